@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/guard.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "explain/causes.h"
+#include "explain/prose.h"
+
+using kvguard::mirror::kNoRequest;
+using kvguard::rules::Context;
+using kvguard::step::Malformed;
+using kvguard::step::OutOfOrder;
+using kvguard::step::Unsupported;
+
+namespace {
+
+using Ull = unsigned long long;
+
+constexpr uint32_t kDefaultHistorySteps = 64;
+constexpr uint64_t kDefaultHistoryBytes = 4u << 20;
+constexpr uint32_t kDefaultFindingsPerStep = 32;
+constexpr uint32_t kDefaultFindings = 1024;
+constexpr size_t kMostGapNames =
+    256;  // a hostile stream of GAP events must not grow memory without end
+
+// Bits of planned_.
+constexpr uint8_t kTableSeen = 1;
+constexpr uint8_t kSlotsSeen = 2;
+constexpr uint8_t kFinalSeen = 4;
+
+}  // namespace
+
+kvguard::step::Status kvguard_guard::Init(const kvguard_geometry* in,
+                                          const kvguard_config* configuration) {
+  if (Status s = kvguard::step::CheckGeometry(in, &layout, &standing_); !s.ok()) return s;
+  if (configuration != nullptr) {
+    if (Status s = kvguard::step::ReadStruct(configuration, &config, "config"); !s.ok()) return s;
+  }
+  config.size = sizeof(config);
+  if (config.action > KVGUARD_ACTION_LOG || config.latch > 1) {
+    return Malformed(
+        "config: action %u, latch %u; actions are 0 (raise) and 1 (log), latch is 0 or 1",
+        config.action, config.latch);
+  }
+  if (config.history_steps == 0) config.history_steps = kDefaultHistorySteps;
+  if (config.history_bytes == 0) config.history_bytes = kDefaultHistoryBytes;
+  if (config.max_findings_per_step == 0) config.max_findings_per_step = kDefaultFindingsPerStep;
+  if (config.max_findings == 0) config.max_findings = kDefaultFindings;
+  config.max_findings = std::max(config.max_findings, config.max_findings_per_step);
+
+  OwnedGeometry& own = geometry;
+  (void)kvguard::step::ReadStruct(in, &own.view, "geometry");
+  own.engine = own.view.engine;
+  own.engine_version = own.view.engine_version != nullptr ? own.view.engine_version : "";
+  kvguard::step::StructArray<kvguard_pool> pools;
+  kvguard::step::StructArray<kvguard_group> groups;
+  (void)pools.Assign(own.view.pools, own.view.num_pools, own.view.num_pools, "pools");
+  (void)groups.Assign(own.view.groups, own.view.num_groups, own.view.num_groups, "groups");
+  for (size_t i = 0; i < pools.size(); ++i) own.pools.push_back(pools[i]);
+  for (size_t i = 0; i < groups.size(); ++i) own.groups.push_back(groups[i]);
+  for (kvguard_pool& pool : own.pools) pool.size = sizeof(pool);
+  for (kvguard_group& group : own.groups) group.size = sizeof(group);
+  own.gap_names = standing_;
+  for (const std::string& name : own.gap_names) own.gap_pointers.push_back(name.c_str());
+  own.view.engine = own.engine.c_str();
+  own.view.engine_version = own.engine_version.c_str();
+  own.view.pools = own.pools.data();
+  own.view.groups = own.groups.data();
+  own.view.standing_gaps = own.gap_pointers.data();
+
+  mirror.Init(&layout, config.history_steps, config.history_bytes);
+  coverage_.Init(layout.groups.size());
+  planned_.assign(layout.groups.size(), 0);
+  final_known_.assign(layout.groups.size(), 0);
+  return {};
+}
+
+void kvguard_guard::NoteGap(std::string_view name, uint64_t step) {
+  // A name declared at arming is a standing gap wherever it is met.
+  if (std::find(standing_.begin(), standing_.end(), name) != standing_.end()) return;
+  step_gap_ = true;
+  if (!step_gap_counted_) {
+    step_gap_counted_ = true;
+    ++step_gaps_;
+  }
+  auto it = gaps_.find(name);
+  if (it == gaps_.end()) {
+    if (gaps_.size() >= kMostGapNames) return;
+    kvguard_gap gap{};
+    gap.size = sizeof(gap);
+    gap.first_step = step;
+    const size_t n = std::min(name.size(), sizeof(gap.name) - 1);
+    std::memcpy(gap.name, name.data(), n);
+    it = gaps_.emplace(std::string(name), gap).first;
+  }
+  ++it->second.count;
+}
+
+Context kvguard_guard::MakeContext(uint64_t step) {
+  record_findings_.clear();
+  record_gaps_.clear();
+  Context context;
+  context.mirror = &mirror;
+  context.coverage = &coverage_;
+  context.counters = &counters_;
+  context.step = step;
+  const uint64_t room =
+      config.max_findings_per_step > step_stored_ ? config.max_findings_per_step - step_stored_ : 0;
+  context.max_findings = static_cast<uint32_t>(room);
+  context.rows = &rows_;
+  context.findings = &record_findings_;
+  context.gaps = &record_gaps_;
+  return context;
+}
+
+void kvguard_guard::Remember(const kvguard_finding& finding) {
+  const auto remember = [&](uint64_t key) {
+    if (key == 0 || names_.count(key) != 0) return;
+    if (const auto* request = mirror.FindRequest(key)) {
+      names_.emplace(key, request->name);
+    } else if (const auto* released = mirror.FindReleased(key)) {
+      names_.emplace(key, released->name);
+    }
+  };
+  remember(finding.request);
+  remember(finding.victim);
+  for (uint32_t i = 0; i < finding.num_causes; ++i) {
+    const uint32_t kind = finding.causes[i].kind;
+    if (kind == KVGUARD_CAUSE_ROW_OF || kind == KVGUARD_CAUSE_EARLIER_OWNER)
+      remember(finding.causes[i].arg);
+  }
+}
+
+void kvguard_guard::Conclude(Context& context) {
+  for (const std::string& name : record_gaps_) NoteGap(name, context.step);
+  std::stable_sort(record_findings_.begin(), record_findings_.end(),
+                   [](const kvguard_finding& a, const kvguard_finding& b) {
+                     const int ra = kvguard::rules::CausalRank(a.code);
+                     const int rb = kvguard::rules::CausalRank(b.code);
+                     return ra != rb ? ra < rb : a.row < b.row;
+                   });
+  uint64_t proofs = context.suppressed_proofs;
+  suspicions_ += context.suppressed_suspicions;
+  for (kvguard_finding& finding : record_findings_) {
+    if (finding.grade == KVGUARD_GRADE_SUSPICION) {
+      ++suspicions_;
+      if (!suspicions_printed_.insert(finding.code).second) continue;
+    } else {
+      ++proofs;
+      const int rank = kvguard::rules::CausalRank(finding.code);
+      for (const FirstCause& cause : step_causes_) {
+        if (cause.request != finding.request && cause.request != 0) continue;
+        // A wrong table says nothing about the frontier unless the whole row is somebody else's.
+        const uint32_t family = finding.code / 100;
+        const bool independent =
+            cause.code / 100 == KVGUARD_FAMILY_TABLE && !cause.moves_row &&
+            (family == KVGUARD_FAMILY_FRONTIER || family == KVGUARD_FAMILY_LENGTH);
+        if (independent) continue;
+        finding.because_of = cause.code;
+        break;
+      }
+      if (step_causes_.empty()) finding.flags |= KVGUARD_FINDING_FIRST_CAUSE;
+      if (finding.because_of == 0 && step_causes_.size() < kDefaultFindingsPerStep) {
+        bool moves_row = false;
+        for (uint32_t i = 0; i < finding.num_causes; ++i) {
+          moves_row = moves_row || finding.causes[i].kind == KVGUARD_CAUSE_ROW_OF ||
+                      finding.causes[i].kind == KVGUARD_CAUSE_PREVIOUS_STEP;
+        }
+        step_causes_.push_back({finding.request, finding.code, rank, moves_row});
+      }
+    }
+    finding.sequence = next_sequence_++;
+    ++record_count_;
+    ++step_stored_;
+    Remember(finding);
+    findings.push_back(finding);
+  }
+  if (proofs > 0) {
+    if (!first_violated_known_) {
+      first_violated_known_ = true;
+      first_violated_step_ = context.step;
+    }
+    if (step_proofs_ == 0) ++violated_steps_;
+    step_proofs_ += proofs;
+    proofs_ += proofs;
+  }
+  // Drop the oldest that do not belong to the first violated step.
+  while (findings.size() > config.max_findings) {
+    auto it = findings.begin();
+    while (it != findings.end() && it->step == first_violated_step_) ++it;
+    if (it == findings.end()) break;
+    findings.erase(it);
+  }
+  if (names_.size() > size_t{8} * config.max_findings) {
+    std::unordered_map<uint64_t, std::string> old;
+    old.swap(names_);
+    for (const kvguard_finding& finding : findings) {
+      const auto keep = [&](uint64_t key) {
+        const auto it = old.find(key);
+        if (it != old.end()) names_.emplace(key, it->second);
+      };
+      keep(finding.request);
+      keep(finding.victim);
+      for (uint32_t i = 0; i < finding.num_causes; ++i) keep(finding.causes[i].arg);
+    }
+  }
+}
+
+kvguard::step::Status kvguard_guard::FeedBegin(const kvguard_record& record) {
+  if (step_open) {
+    lost_ = true;
+    NoteGap("bindings-lost", record.step);
+    return OutOfOrder(
+        "BEGIN of step %llu inside step %llu: feed END first; nothing is judged until a RESET",
+        static_cast<Ull>(record.step), static_cast<Ull>(last_step));
+  }
+  if (any_step && record.step <= last_step) {
+    lost_ = true;
+    NoteGap("bindings-lost", record.step);
+    return OutOfOrder(
+        "BEGIN of step %llu after step %llu: steps rise; nothing is judged until a RESET",
+        static_cast<Ull>(record.step), static_cast<Ull>(last_step));
+  }
+  last_step = record.step;
+  any_step = true;
+  step_open = true;
+  step_scheduled_ = 0;
+  step_unjudged_ = step_gap_ = step_gap_counted_ = false;
+  step_proofs_ = step_stored_ = 0;
+  step_causes_.clear();
+  std::fill(planned_.begin(), planned_.end(), uint8_t{0});
+  if (lost_) {
+    NoteGap("bindings-lost", record.step);
+    return {};
+  }
+  const auto lose = [&](Status s) {
+    lost_ = true;
+    NoteGap("bindings-lost", record.step);
+    return s;
+  };
+  if (Status s = kvguard::step::CheckBegin(record.body.begin, layout, &begin_view_); !s.ok())
+    return lose(std::move(s));
+  Context context = MakeContext(record.step);
+  bool lost = false;
+  if (Status s = kvguard::rules::JudgeBegin(context, begin_view_, &lost, &step_unjudged_);
+      !s.ok()) {
+    return lose(std::move(s));
+  }
+  step_scheduled_ = begin_view_.scheduled.size();
+  if (lost) {
+    // What was found before the loss may rest on it.
+    record_findings_.clear();
+    context.suppressed_proofs = context.suppressed_suspicions = 0;
+    Conclude(context);
+    return lose({});
+  }
+  Conclude(context);
+  return {};
+}
+
+kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
+  if (Status s = kvguard::step::CheckPlan(record.body.plan, layout, &plan_view_); !s.ok()) {
+    NoteGap(s.code() == KVGUARD_ERROR_UNSUPPORTED ? "plan-not-supported" : "plan-malformed",
+            record.step);
+    return s;
+  }
+  const bool dummy = plan_view_.pass == KVGUARD_PASS_DUMMY;
+  if (!dummy && (!step_open || record.step != last_step)) {
+    NoteGap("plan-out-of-order", record.step);
+    return OutOfOrder("PLAN of step %llu, but %s; a plan comes between its step's BEGIN and END",
+                      static_cast<Ull>(record.step),
+                      step_open ? "another step is open" : "no step is open");
+  }
+  ++plans_;
+  if (!dummy && (lost_ || step_unjudged_)) return {};
+  Context context = MakeContext(record.step);
+  context.plan = &plan_view_;
+  if (dummy) {
+    if (!step_open) {
+      step_proofs_ = step_stored_ = 0;
+      step_causes_.clear();
+      step_gap_counted_ = step_gap_ = false;
+    }
+    kvguard::rules::JudgeDummy(context);
+    Conclude(context);
+    return {};
+  }
+  kvguard::rules::JudgeRows(context);
+  kvguard::rules::JudgeFrontiers(context);
+  kvguard::rules::JudgeLengths(context);
+  const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
+  for (const auto& group : plan_view_.groups) {
+    kvguard::rules::JudgeTable(context, group);
+    kvguard::rules::JudgeSlots(context, group);
+    uint8_t& seen = planned_[group.group->id];
+    if (final) {
+      seen |= kFinalSeen;
+      final_known_[group.group->id] = 1;
+    }
+    if (group.table.present()) seen |= kTableSeen;
+    if (group.slots.present()) seen |= kSlotsSeen;
+  }
+  if (!record_findings_.empty()) kvguard::explain::NameCauses(context);
+  Conclude(context);
+  auto& executed = mirror.executing();
+  if (!final || executed.empty()) {
+    executed.clear();
+    for (const auto& row : rows_) executed.push_back({row.key, row.start, row.num_tokens});
+  }
+  return {};
+}
+
+kvguard::step::Status kvguard_guard::FeedOutcome(const kvguard_record& record) {
+  if (!any_step || record.step > last_step) {
+    NoteGap("outcome-out-of-order", record.step);
+    return OutOfOrder("OUTCOME of step %llu, which was never begun", static_cast<Ull>(record.step));
+  }
+  if (Status s = kvguard::step::CheckOutcome(record.body.outcome, layout, &outcome_view_);
+      !s.ok()) {
+    NoteGap("outcome-malformed", record.step);
+    return s;
+  }
+  if (lost_) return {};
+  Context context = MakeContext(record.step);
+  Status s = kvguard::rules::JudgeOutcome(context, outcome_view_, record.step);
+  if (!s.ok()) NoteGap("outcome-malformed", record.step);
+  Conclude(context);
+  return s;
+}
+
+kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
+  if (!step_open || record.step != last_step) {
+    NoteGap("end-out-of-order", record.step);
+    return OutOfOrder("END of step %llu, but %s", static_cast<Ull>(record.step),
+                      step_open ? "another step is open" : "no step is open");
+  }
+  kvguard_end end{};
+  if (Status s = kvguard::step::CheckEnd(record.body.end, &end); !s.ok()) {
+    NoteGap("end-malformed", record.step);
+    return s;
+  }
+  const bool abandoned = (end.flags & KVGUARD_END_ABANDONED) != 0;
+  const bool forward = (end.flags & KVGUARD_END_NO_FORWARD) == 0;
+  const bool real = step_scheduled_ > 0 && forward;
+  if (abandoned) {
+    NoteGap("step-abandoned", record.step);
+  } else if (real && !lost_ && !step_unjudged_) {
+    for (size_t g = 0; g < planned_.size(); ++g) {
+      if ((planned_[g] & kTableSeen) == 0) NoteGap("table-not-presented", record.step);
+      if ((planned_[g] & kSlotsSeen) == 0) NoteGap("slots-not-presented", record.step);
+      if (final_known_[g] != 0 && (planned_[g] & kFinalSeen) == 0)
+        NoteGap("final-plan-missing", record.step);
+    }
+  }
+  if (!lost_) mirror.EndStep(record.step, real, abandoned);
+  step_open = false;
+  ++steps_;
+  if (real && !step_gap_) ++steps_judged_;
+  return {};
+}
+
+kvguard::step::Status kvguard_guard::FeedReset(const kvguard_record& record) {
+  kvguard_reset reset{};
+  if (Status s = kvguard::step::CheckReset(record.body.reset, &reset); !s.ok()) {
+    NoteGap("reset-malformed", record.step);
+    return s;
+  }
+  if (step_open) {
+    NoteGap("step-open-at-reset", record.step);
+    step_open = false;
+    ++steps_;
+  }
+  lost_ = false;
+  mirror.Reset();
+  return {};
+}
+
+kvguard::step::Status kvguard_guard::Dispatch(const kvguard_record& record) {
+  if (record.body.begin == nullptr) {
+    NoteGap("record-malformed", record.step);
+    if (record.kind == KVGUARD_RECORD_BEGIN) {
+      lost_ = true;
+      NoteGap("bindings-lost", record.step);
+    }
+    return Malformed("record: body is NULL");
+  }
+  switch (record.kind) {
+    case KVGUARD_RECORD_BEGIN:
+      return FeedBegin(record);
+    case KVGUARD_RECORD_PLAN:
+      return FeedPlan(record);
+    case KVGUARD_RECORD_OUTCOME:
+      return FeedOutcome(record);
+    case KVGUARD_RECORD_END:
+      return FeedEnd(record);
+    case KVGUARD_RECORD_RESET:
+      return FeedReset(record);
+    default:
+      NoteGap("record-malformed", record.step);
+      return Malformed("record: kind %u does not exist", record.kind);
+  }
+}
+
+kvguard_status kvguard_guard::Feed(const kvguard_record* in, kvguard_verdict* verdict,
+                                   kvguard_error* error) {
+  Status status;
+  kvguard_record record{};
+  record_first_ = next_sequence_;
+  record_count_ = 0;
+  try {
+    status = kvguard::step::ReadStruct(in, &record, "record");
+    if (status.ok()) {
+      status = Dispatch(record);
+    } else {
+      NoteGap("record-malformed", last_step);
+    }
+  } catch (const std::bad_alloc&) {
+    lost_ = true;
+    NoteGap("out-of-memory", last_step);
+    status = Status(KVGUARD_ERROR_MEMORY,
+                    "out of memory while judging; nothing is judged until a RESET");
+  } catch (const std::exception& e) {
+    lost_ = true;
+    NoteGap("internal-error", last_step);
+    status = Status(KVGUARD_ERROR_INTERNAL,
+                    std::string("a bug in kvguard; please report it: ") + e.what());
+  }
+  kvguard_verdict answer{};
+  FillVerdict(&answer);
+  for (const kvguard::RecordTap& tap : taps) {
+    if (in != nullptr) tap.on_record(tap.context, *this, *in, status.code(), answer);
+  }
+  if (verdict != nullptr && verdict->size >= sizeof(kvguard_verdict)) *verdict = answer;
+  return kvguard::step::Report(status, error);
+}
+
+bool kvguard_guard::FamiliesComplete() const {
+  for (const kvguard_coverage_row& row : CoverageRows()) {
+    if (row.expected != 0 && row.judged == 0) return false;
+  }
+  return true;
+}
+
+void kvguard_guard::FillVerdict(kvguard_verdict* out) const {
+  kvguard_verdict v{};
+  v.size = sizeof(v);
+  v.step = last_step;
+  v.first_sequence = record_first_;
+  v.num_findings = record_count_;
+  v.steps = steps_;
+  v.steps_judged = steps_judged_;
+  v.plans = plans_;
+  v.rows = counters_.rows;
+  v.slots = counters_.slots;
+  v.entries = counters_.entries;
+  v.proofs = proofs_;
+  v.suspicions = suspicions_;
+  v.assumptions = counters_.assumptions;
+  v.step_gaps = step_gaps_;
+  v.ignored = counters_.ignored;
+  v.violated_steps = violated_steps_;
+  v.first_violated_step = first_violated_step_;
+  v.step_verdict = step_proofs_ > 0 ? KVGUARD_VIOLATED
+                   : step_gap_      ? KVGUARD_CANNOT_JUDGE
+                                    : KVGUARD_CLEAN;
+  v.verdict = KVGUARD_CLEAN;
+  if (proofs_ > 0) {
+    v.verdict = KVGUARD_VIOLATED;
+  } else if (step_gaps_ > 0 || steps_judged_ == 0 || !FamiliesComplete()) {
+    v.verdict = KVGUARD_CANNOT_JUDGE;
+  }
+  v.must_raise = config.action == KVGUARD_ACTION_RAISE &&
+                 (step_proofs_ > 0 || (config.latch != 0 && proofs_ > 0));
+  *out = v;
+}
+
+std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
+  std::vector<kvguard_coverage_row> rows;
+  // An engine may show its plans at either stage; what it shows nowhere is missed at the first.
+  const auto shown_stage = [&](uint32_t group, uint32_t family) -> uint32_t {
+    const bool final_only =
+        coverage_.Get(group, KVGUARD_PASS_TARGET, KVGUARD_STAGE_PLANNED, family) == 0 &&
+        coverage_.Get(group, KVGUARD_PASS_TARGET, KVGUARD_STAGE_FINAL, family) > 0;
+    return final_only ? KVGUARD_STAGE_FINAL : KVGUARD_STAGE_PLANNED;
+  };
+  const auto expected = [&](uint32_t group, uint32_t pass, uint32_t stage, uint32_t family) {
+    if (pass == 0) {
+      if (stage != 0) return false;
+      return group == KVGUARD_ALL_GROUPS &&
+             (family == KVGUARD_FAMILY_BINDING || family == KVGUARD_FAMILY_OWNERSHIP ||
+              family == KVGUARD_FAMILY_FRONTIER);
+    }
+    if (pass != KVGUARD_PASS_TARGET || stage != shown_stage(group, family)) return false;
+    return group == KVGUARD_ALL_GROUPS
+               ? family == KVGUARD_FAMILY_STEP || family == KVGUARD_FAMILY_LENGTH
+               : family == KVGUARD_FAMILY_TABLE || family == KVGUARD_FAMILY_SLOT;
+  };
+  using kvguard::rules::Coverage;
+  for (uint32_t g = 0; g <= coverage_.num_groups(); ++g) {
+    const uint32_t group = g == 0 ? KVGUARD_ALL_GROUPS : g - 1;
+    for (uint32_t pass = 0; pass < Coverage::kPasses; ++pass) {
+      for (uint32_t stage = 0; stage < Coverage::kStages; ++stage) {
+        for (uint32_t family = 1; family < Coverage::kFamilies; ++family) {
+          const uint64_t judged = coverage_.Get(group, pass, stage, family);
+          const bool wanted = expected(group, pass, stage, family);
+          if (judged == 0 && !wanted) continue;
+          rows.push_back(
+              {sizeof(kvguard_coverage_row), group, pass, stage, family, wanted ? 1u : 0u, judged});
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+std::vector<kvguard_gap> kvguard_guard::Gaps() const {
+  std::vector<kvguard_gap> out;
+  for (const std::string& name : standing_) {
+    kvguard_gap gap{};
+    gap.size = sizeof(gap);
+    gap.standing = 1;
+    std::memcpy(gap.name, name.data(), std::min(name.size(), sizeof(gap.name) - 1));
+    out.push_back(gap);
+  }
+  for (const auto& [name, gap] : gaps_) out.push_back(gap);
+  return out;
+}
+
+std::string kvguard_guard::NameOf(uint64_t key) const {
+  if (const auto* request = mirror.FindRequest(key))
+    return kvguard::explain::PercentEncode(request->name);
+  if (const auto* released = mirror.FindReleased(key))
+    return kvguard::explain::PercentEncode(released->name);
+  const auto it = names_.find(key);
+  if (it != names_.end()) return kvguard::explain::PercentEncode(it->second);
+  return kvguard::step::Sprintf("key:%llu", static_cast<Ull>(key));
+}
+
+kvguard::step::Status kvguard_guard::Restore(std::string_view bytes) {
+  if (step_open) return OutOfOrder("restore: a step is open; feed END first");
+  return mirror.Restore(bytes);
+}
+
+namespace kvguard {
+
+void AddTap(kvguard_guard& guard, const RecordTap& tap) { guard.taps.push_back(tap); }
+
+void RemoveTap(kvguard_guard& guard, void* context) {
+  std::erase_if(guard.taps, [&](const RecordTap& tap) { return tap.context == context; });
+}
+
+void* FindTap(const kvguard_guard& guard, decltype(RecordTap::on_record) on_record) {
+  for (const RecordTap& tap : guard.taps) {
+    if (tap.on_record == on_record) return tap.context;
+  }
+  return nullptr;
+}
+
+const kvguard_geometry& GeometryOf(const kvguard_guard& guard) { return guard.geometry.view; }
+const kvguard_config& ConfigOf(const kvguard_guard& guard) { return guard.config; }
+bool HasOpenStep(const kvguard_guard& guard) { return guard.step_open; }
+bool MirrorIsEmpty(const kvguard_guard& guard) { return guard.mirror.num_live() == 0; }
+
+uint64_t JudgedColumns(const kvguard_guard& guard, const kvguard_plan& plan,
+                       const kvguard_group_plan& group_plan, uint64_t row) {
+  if (group_plan.encoding != KVGUARD_READ_TABLE || group_plan.group >= guard.layout.groups.size())
+    return 0;
+  const kvguard_read_table& table = group_plan.reads.table;
+  // Padding rows are judged as a whole.
+  if (row >= plan.num_rows) return table.columns;
+  const geometry::Group& group = guard.layout.groups[group_plan.group];
+  uint64_t columns = 0;
+  if (const auto* request = guard.mirror.FindRequest(plan.requests[row])) {
+    columns = request->rows[group.id].entries.size();
+  }
+  // What attention will read besides belongs to the picture that a person wants to see.
+  const kvguard_array& lens = plan.seq_lens;
+  if (row < lens.count && lens.data != nullptr) {
+    const int64_t length = lens.dtype == KVGUARD_I64 ? static_cast<const int64_t*>(lens.data)[row]
+                                                     : static_cast<const int32_t*>(lens.data)[row];
+    if (length > 0) {
+      columns = std::max(
+          columns, static_cast<uint64_t>(geometry::BlocksFor(length, group.TokensPerEntry())));
+    }
+  }
+  return std::min(columns, table.columns);
+}
+
+std::string Explain(const kvguard_guard& guard, const kvguard_finding& finding) {
+  const explain::NameOf name_of = [&](uint64_t key) { return guard.NameOf(key); };
+  return explain::MachineLine(finding, name_of) + "\n" +
+         explain::Prose(finding, guard.layout, name_of) + "\n";
+}
+
+}  // namespace kvguard

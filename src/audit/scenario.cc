@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/scenario.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace kvguard::audit {
+namespace {
+
+template <typename T>
+std::vector<T> Narrow(const std::vector<int64_t>& values) {
+  std::vector<T> out;
+  out.reserve(values.size() + 1);
+  for (const int64_t value : values) out.push_back(static_cast<T>(value));
+  return out;
+}
+
+kvguard_array ArrayOf(const std::vector<int64_t>& values) {
+  return {values.data(), values.size(), KVGUARD_I64, 0};
+}
+
+}  // namespace
+
+Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
+  kvguard_pool pool{};
+  pool.size = sizeof(pool);
+  pool.kind = KVGUARD_POOL_PAGES;
+  pool.num_blocks = options_.num_blocks;
+  pool.null_block = 0;
+  pool.read_trash = pool.write_trash = KVGUARD_NONE;
+  std::vector<kvguard_pool> pools;
+  std::vector<kvguard_group> groups;
+  for (const ScenarioGroup& group : options_.groups) {
+    while (pools.size() <= group.pool) {
+      pool.id = static_cast<uint32_t>(pools.size());
+      pools.push_back(pool);
+    }
+    kvguard_group g{};
+    g.size = sizeof(g);
+    g.id = static_cast<uint32_t>(groups.size());
+    g.pool = group.pool;
+    g.kind = KVGUARD_GROUP_FULL;
+    g.placement = KVGUARD_PLACEMENT_ASSIGNED;
+    g.encoding = KVGUARD_READ_TABLE;
+    g.table_unit = group.table_unit;
+    g.flags = KVGUARD_GROUP_PAD_ROWS_NULL;
+    g.block_size = group.block_size;
+    g.kernel_block_size = group.kernel_block_size;
+    g.index_scale = g.token_stride = 1;
+    g.max_columns = options_.columns;
+    groups.push_back(g);
+  }
+  kvguard_geometry geometry{};
+  geometry.size = sizeof(geometry);
+  geometry.flags = options_.engine_flags;
+  geometry.engine = "scenario";
+  geometry.pools = pools.data();
+  geometry.num_pools = static_cast<uint32_t>(pools.size());
+  geometry.groups = groups.data();
+  geometry.num_groups = static_cast<uint32_t>(groups.size());
+  geometry.max_rows = 64;
+  geometry.max_tokens = 1024;
+  geometry.max_model_len = 1024;
+  geometry.max_drafts = options_.max_drafts;
+  geometry.pad_slot = -1;
+  geometry.num_ranks = 1;
+  std::vector<const char*> gaps;
+  for (const std::string& name : options_.standing_gaps) gaps.push_back(name.c_str());
+  geometry.standing_gaps = gaps.data();
+  geometry.num_standing_gaps = static_cast<uint32_t>(gaps.size());
+  kvguard_config config = options_.config;
+  config.size = sizeof(config);
+  config.action = options_.action;
+  config.latch = options_.latch;
+  kvguard_error error{};
+  error.size = sizeof(error);
+  if (kvguard_create(&geometry, &config, &guard_, &error) != KVGUARD_OK) {
+    std::fprintf(stderr, "scenario: %s\n", error.text);
+    std::abort();  // a broken fixture is a broken test, not a result
+  }
+}
+
+Scenario::~Scenario() { kvguard_destroy(guard_); }
+
+Scenario::Event_& Scenario::Push(uint32_t kind, uint64_t request) {
+  Event_& e = events_.emplace_back();
+  e.event.size = sizeof(e.event);
+  e.event.kind = kind;
+  e.event.request = request;
+  e.event.group = KVGUARD_ALL_GROUPS;
+  return e;
+}
+
+Scenario& Scenario::Admit(const std::string& name, std::vector<std::vector<int64_t>> blocks,
+                          int64_t computed) {
+  Live live;
+  live.key = keys_[name] = next_key_++;
+  live.computed = computed;
+  if (blocks.size() == 1) blocks.resize(options_.groups.size(), blocks[0]);
+  live.blocks = blocks;
+  Event_& admit = Push(KVGUARD_EVENT_ADMIT, live.key);
+  admit.event.first = computed;
+  admit.name = name;
+  for (uint32_t g = 0; g < blocks.size(); ++g) {
+    Event_& bind = Push(KVGUARD_EVENT_REPLACE, live.key);
+    bind.event.group = g;
+    bind.blocks = blocks[g];
+  }
+  live_[name] = std::move(live);
+  return *this;
+}
+
+Scenario& Scenario::Append(const std::string& name, std::vector<int64_t> blocks, uint32_t group) {
+  Event_& bind = Push(KVGUARD_EVENT_APPEND, Key(name));
+  bind.event.group = group;
+  bind.blocks = blocks;
+  auto& row = live_.at(name).blocks[group];
+  row.insert(row.end(), blocks.begin(), blocks.end());
+  return *this;
+}
+
+Scenario& Scenario::Finish(const std::string& name) {
+  Push(KVGUARD_EVENT_FINISH, Key(name));
+  live_.erase(name);
+  return *this;
+}
+
+Scenario& Scenario::Preempt(const std::string& name) {
+  Push(KVGUARD_EVENT_PREEMPT, Key(name));
+  live_.erase(name);
+  return *this;
+}
+
+Scenario& Scenario::Schedule(const std::string& name, int64_t tokens, uint32_t drafts,
+                             int64_t computed) {
+  Scheduled s;
+  s.name = name;
+  s.row.size = sizeof(s.row);
+  s.row.request = Key(name);
+  s.row.num_tokens = tokens;
+  s.row.num_drafts = drafts;
+  s.row.num_computed = computed >= 0            ? computed
+                       : live_.count(name) != 0 ? live_.at(name).computed
+                                                : 0;
+  scheduled_.push_back(s);
+  return *this;
+}
+
+Scenario& Scenario::Event(const kvguard_event& event) {
+  events_.emplace_back().event = event;
+  return *this;
+}
+
+Scenario& Scenario::Gap(const std::string& name, uint32_t flags) {
+  Event_& gap = Push(KVGUARD_EVENT_GAP, 0);
+  gap.name = name;
+  gap.event.flags = flags;
+  return *this;
+}
+
+kvguard_status Scenario::Feed(uint32_t kind, uint64_t step, const void* body) {
+  kvguard_record record{};
+  record.size = sizeof(record);
+  record.kind = kind;
+  record.step = step;
+  record.body.begin = static_cast<const kvguard_begin*>(body);
+  kvguard_error error{};
+  error.size = sizeof(error);
+  verdict_ = kvguard_verdict{};
+  verdict_.size = sizeof(verdict_);
+  const kvguard_status status = kvguard_feed(guard_, &record, &verdict_, &error);
+  error_text_ = status == KVGUARD_OK ? "" : error.text;
+  return status;
+}
+
+kvguard_status Scenario::Begin() {
+  std::vector<kvguard_event> events;
+  for (Event_& e : events_) {
+    if (!e.blocks.empty()) {
+      e.event.blocks = e.blocks.data();
+      e.event.num_blocks = e.blocks.size();
+    }
+    if (!e.name.empty()) {
+      e.event.name = e.name.data();
+      e.event.name_size = e.name.size();
+    }
+    events.push_back(e.event);
+  }
+  std::vector<kvguard_scheduled> rows;
+  for (const Scheduled& s : scheduled_) rows.push_back(s.row);
+  kvguard_begin begin{};
+  begin.size = sizeof(begin);
+  begin.events = events.data();
+  begin.num_events = events.size();
+  begin.scheduled = rows.data();
+  begin.num_scheduled = rows.size();
+  const kvguard_status status = Feed(KVGUARD_RECORD_BEGIN, ++step_, &begin);
+  events_.clear();
+  open_.swap(scheduled_);
+  scheduled_.clear();
+  return status;
+}
+
+ScenarioPlan Scenario::RightPlan() const {
+  ScenarioPlan plan;
+  plan.query_start.push_back(0);
+  plan.groups.resize(options_.groups.size());
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    const ScenarioGroup& group = options_.groups[g];
+    const uint64_t per_block = group.table_unit == KVGUARD_UNIT_KERNEL_BLOCK
+                                   ? group.block_size / group.kernel_block_size
+                                   : 1;
+    plan.groups[g].columns = options_.columns * per_block;
+  }
+  for (const Scheduled& s : open_) {
+    if (live_.count(s.name) == 0) continue;
+    const Live& live = live_.at(s.name);
+    plan.requests.push_back(live.key);
+    plan.query_start.push_back(plan.query_start.back() + s.row.num_tokens);
+    plan.seq_lens.push_back(live.computed + s.row.num_tokens);
+    for (int64_t i = 0; i < s.row.num_tokens; ++i) plan.positions.push_back(live.computed + i);
+    for (size_t g = 0; g < plan.groups.size(); ++g) {
+      const ScenarioGroup& group = options_.groups[g];
+      ScenarioPlan::Group& out = plan.groups[g];
+      const auto size = static_cast<int64_t>(group.block_size);
+      const int64_t per_block = group.table_unit == KVGUARD_UNIT_KERNEL_BLOCK
+                                    ? size / static_cast<int64_t>(group.kernel_block_size)
+                                    : 1;
+      std::vector<int64_t> row;
+      for (const int64_t block : live.blocks[g]) {
+        for (int64_t j = 0; j < per_block; ++j) row.push_back(block * per_block + j);
+      }
+      row.resize(out.columns, 0);
+      out.table.insert(out.table.end(), row.begin(), row.end());
+      for (int64_t i = 0; i < s.row.num_tokens; ++i) {
+        const int64_t position = live.computed + i;
+        const auto column = static_cast<size_t>(position / size);
+        const int64_t block = column < live.blocks[g].size() ? live.blocks[g][column] : 0;
+        out.slots.push_back(block * size + position % size);
+      }
+    }
+  }
+  plan.padded_rows = plan.requests.size();
+  plan.padded_tokens = plan.positions.size();
+  return plan;
+}
+
+kvguard_status Scenario::Plan(const ScenarioPlan& plan) {
+  std::vector<kvguard_group_plan> groups;
+  std::vector<std::vector<int32_t>> narrow;
+  narrow.reserve(plan.groups.size() * 2);
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    const ScenarioPlan::Group& in = plan.groups[g];
+    if (!in.present) continue;
+    kvguard_group_plan out{};
+    out.size = sizeof(out);
+    out.group = static_cast<uint32_t>(g);
+    if (in.slots_present) {
+      if (options_.narrow_slots) {
+        narrow.push_back(Narrow<int32_t>(in.slots));
+        out.slots = {narrow.back().data(), in.slots.size(), KVGUARD_I32, 0};
+      } else {
+        out.slots = ArrayOf(in.slots);
+      }
+    }
+    if (in.table_present) {
+      out.encoding = KVGUARD_READ_TABLE;
+      kvguard_read_table& table = out.reads.table;
+      table.columns = table.row_stride = in.columns;
+      table.rows = in.columns == 0 ? 0 : in.table.size() / in.columns;
+      if (options_.wide_tables) {
+        table.data = in.table.data();
+        table.dtype = KVGUARD_I64;
+      } else {
+        narrow.push_back(Narrow<int32_t>(in.table));
+        table.data = narrow.back().data();
+        table.dtype = KVGUARD_I32;
+      }
+      if (!in.row_columns.empty()) table.row_columns = ArrayOf(in.row_columns);
+    }
+    groups.push_back(out);
+  }
+  kvguard_plan out{};
+  out.size = sizeof(out);
+  out.pass = plan.pass;
+  out.stage = plan.stage;
+  out.num_rows = plan.requests.size();
+  out.padded_rows = plan.padded_rows;
+  out.num_tokens = plan.query_start.empty() ? 0 : plan.positions.size();
+  out.padded_tokens = plan.padded_tokens;
+  out.requests = plan.requests.data();
+  out.query_start = ArrayOf(plan.query_start);
+  out.seq_lens = ArrayOf(plan.seq_lens);
+  out.positions = ArrayOf(plan.positions);
+  out.groups = groups.data();
+  out.num_groups = static_cast<uint32_t>(groups.size());
+  return Feed(KVGUARD_RECORD_PLAN, step_, &out);
+}
+
+kvguard_status Scenario::End(uint32_t flags) {
+  kvguard_end end{sizeof(kvguard_end), flags};
+  if (flags == 0) {
+    for (const Scheduled& s : open_) {
+      if (live_.count(s.name) != 0) live_.at(s.name).computed += s.row.num_tokens;
+    }
+  }
+  return Feed(KVGUARD_RECORD_END, step_, &end);
+}
+
+kvguard_status Scenario::Outcome(uint64_t step, const std::string& name, uint32_t sampled,
+                                 uint32_t rejected) {
+  kvguard_outcome_row row{};
+  row.size = sizeof(row);
+  row.request = Key(name);
+  row.num_sampled = sampled;
+  row.num_rejected = rejected;
+  if (live_.count(name) != 0) live_.at(name).computed -= rejected;
+  kvguard_outcome outcome{};
+  outcome.size = sizeof(outcome);
+  outcome.rows = &row;
+  outcome.num_rows = 1;
+  return Feed(KVGUARD_RECORD_OUTCOME, step, &outcome);
+}
+
+kvguard_status Scenario::Reset(uint32_t reason) {
+  live_.clear();
+  kvguard_reset reset{sizeof(kvguard_reset), reason};
+  return Feed(KVGUARD_RECORD_RESET, step_, &reset);
+}
+
+kvguard_verdict Scenario::Step(const std::function<void(ScenarioPlan&)>& edit) {
+  Begin();
+  ScenarioPlan plan = RightPlan();
+  if (edit) edit(plan);
+  Plan(plan);
+  End();
+  return verdict_;
+}
+
+uint64_t Scenario::Key(const std::string& name) const {
+  const auto it = keys_.find(name);
+  return it != keys_.end() ? it->second : 999'999;  // a key that nobody was admitted under
+}
+
+int64_t& Scenario::Computed(const std::string& name) { return live_.at(name).computed; }
+
+std::vector<kvguard_finding> Scenario::Findings(uint64_t first) const {
+  size_t count = 0;
+  kvguard_findings(guard_, first, nullptr, 0, &count, nullptr);
+  std::vector<kvguard_finding> out(count + 1);
+  out[0].size = sizeof(kvguard_finding);
+  kvguard_findings(guard_, first, out.data(), count, &count, nullptr);
+  out.resize(count);
+  return out;
+}
+
+std::vector<uint32_t> Scenario::Codes() const {
+  std::vector<uint32_t> codes;
+  for (const kvguard_finding& finding : Findings()) codes.push_back(finding.code);
+  return codes;
+}
+
+std::string Scenario::Explain(const kvguard_finding& finding) const {
+  char text[4096];
+  size_t needed = 0;
+  kvguard_explain(guard_, &finding, text, sizeof(text), &needed, nullptr);
+  return text;
+}
+
+}  // namespace kvguard::audit

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hand-driven engine for tests and the self-test: it says what the scheduler decided and, unless
+// told otherwise, plans exactly that. Only the public header is used to talk to the guard.
+#ifndef KVGUARD_SRC_AUDIT_SCENARIO_H_
+#define KVGUARD_SRC_AUDIT_SCENARIO_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kvguard/kvguard.h"
+
+namespace kvguard::audit {
+
+struct ScenarioGroup {
+  uint32_t block_size = 4;
+  uint32_t kernel_block_size = 4;
+  uint32_t table_unit = KVGUARD_UNIT_BLOCK;
+  uint32_t pool = 0;
+};
+
+struct ScenarioOptions {
+  std::vector<ScenarioGroup> groups = {ScenarioGroup{}};
+  uint64_t num_blocks = 64;
+  uint64_t columns = 16;  // of a table row, in blocks
+  uint32_t engine_flags = KVGUARD_ENGINE_PREFIX_CACHE;
+  uint32_t max_drafts = 0;
+  uint32_t action = KVGUARD_ACTION_RAISE;
+  uint32_t latch = 0;
+  bool wide_tables = false;   // int64 instead of int32
+  bool narrow_slots = false;  // int32 instead of int64
+  std::vector<std::string> standing_gaps;
+  kvguard_config config{};
+};
+
+// A plan's buffers; the test may change anything before they are fed.
+struct ScenarioPlan {
+  std::vector<uint64_t> requests;
+  std::vector<int64_t> query_start;
+  std::vector<int64_t> seq_lens;
+  std::vector<int64_t> positions;
+  uint64_t padded_rows = 0;
+  uint64_t padded_tokens = 0;
+  struct Group {
+    std::vector<int64_t> table;  // padded_rows x columns
+    std::vector<int64_t> slots;  // padded_tokens
+    std::vector<int64_t> row_columns;
+    uint64_t columns = 0;
+    bool present = true;
+    bool table_present = true;
+    bool slots_present = true;
+  };
+  std::vector<Group> groups;
+  uint32_t pass = KVGUARD_PASS_TARGET;
+  uint32_t stage = KVGUARD_STAGE_PLANNED;
+
+  int64_t& Table(size_t group, size_t row, size_t column) {
+    return groups[group].table[row * groups[group].columns + column];
+  }
+};
+
+class Scenario {
+ public:
+  explicit Scenario(ScenarioOptions options = {});
+  ~Scenario();
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
+
+  // --- what the scheduler decides for the next step ---
+  // blocks: per group; a single list serves every group.
+  Scenario& Admit(const std::string& name, std::vector<std::vector<int64_t>> blocks,
+                  int64_t computed = 0);
+  Scenario& Append(const std::string& name, std::vector<int64_t> blocks, uint32_t group = 0);
+  Scenario& Finish(const std::string& name);
+  Scenario& Preempt(const std::string& name);
+  // The count that the scheduler states is the engine's own unless given.
+  Scenario& Schedule(const std::string& name, int64_t tokens, uint32_t drafts = 0,
+                     int64_t computed = -1);
+  Scenario& Event(const kvguard_event& event);
+  Scenario& Gap(const std::string& name, uint32_t flags = 0);
+
+  // --- feeding ---
+  kvguard_status Begin();
+  // The right plan of the open step.
+  ScenarioPlan RightPlan() const;
+  kvguard_status Plan(const ScenarioPlan& plan);
+  kvguard_status End(uint32_t flags = 0);
+  kvguard_status Outcome(uint64_t step, const std::string& name, uint32_t sampled,
+                         uint32_t rejected);
+  kvguard_status Reset(uint32_t reason = KVGUARD_RESET_ARM);
+  // Begin, the right plan after `edit`, End.
+  kvguard_verdict Step(const std::function<void(ScenarioPlan&)>& edit = nullptr);
+
+  // --- answers ---
+  kvguard_guard* guard() const { return guard_; }
+  const kvguard_verdict& verdict() const { return verdict_; }
+  const std::string& error() const { return error_text_; }
+  uint64_t step() const { return step_; }
+  uint64_t Key(const std::string& name) const;
+  std::vector<kvguard_finding> Findings(uint64_t first = 0) const;
+  // Codes of all findings, in order.
+  std::vector<uint32_t> Codes() const;
+  std::string Explain(const kvguard_finding& finding) const;
+  // The engine's own count of computed tokens; a test moves it to make the runner wrong.
+  int64_t& Computed(const std::string& name);
+
+ private:
+  struct Live {
+    uint64_t key = 0;
+    std::vector<std::vector<int64_t>> blocks;  // by group
+    int64_t computed = 0;
+  };
+  struct Event_ {
+    kvguard_event event{};
+    std::vector<int64_t> blocks;
+    std::string name;
+  };
+  kvguard_status Feed(uint32_t kind, uint64_t step, const void* body);
+  Event_& Push(uint32_t kind, uint64_t request);
+
+  ScenarioOptions options_;
+  kvguard_guard* guard_ = nullptr;
+  std::map<std::string, Live> live_;
+  std::map<std::string, uint64_t> keys_;
+  std::vector<Event_> events_;
+  struct Scheduled {
+    std::string name;
+    kvguard_scheduled row;
+  };
+  std::vector<Scheduled> scheduled_;
+  std::vector<Scheduled> open_;
+  uint64_t step_ = 0;
+  uint64_t next_key_ = 1;
+  kvguard_verdict verdict_{};
+  std::string error_text_;
+};
+
+}  // namespace kvguard::audit
+
+#endif  // KVGUARD_SRC_AUDIT_SCENARIO_H_

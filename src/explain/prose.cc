@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/prose.h"
+
+#include "rules/catalog.h"
+#include "step/status.h"
+
+namespace kvguard::explain {
+namespace {
+
+using step::Sprintf;
+using Ll = long long;
+using Ull = unsigned long long;
+
+bool Has(const kvguard_finding& finding, uint32_t flag) { return (finding.flags & flag) != 0; }
+
+std::string CauseText(const kvguard_cause& cause, const NameOf& name_of) {
+  const char* name = kvguard_name("cause", cause.kind);
+  switch (cause.kind) {
+    case KVGUARD_CAUSE_ROW_OF:
+    case KVGUARD_CAUSE_EARLIER_OWNER:
+      return Sprintf("%s:%s", name, name_of(cause.arg).c_str());
+    case KVGUARD_CAUSE_OFF_BY_ONE_BLOCK:
+      return Sprintf("%s:%+lld", name, static_cast<Ll>(cause.arg));
+    case KVGUARD_CAUSE_PHYSICAL_ID:
+      return name;
+    default:
+      return Sprintf("%s:%llu", name, static_cast<Ull>(cause.arg));
+  }
+}
+
+// "What the addresses are instead", for the first cause.
+std::string CauseSentence(const kvguard_finding& finding, const NameOf& name_of) {
+  if (finding.num_causes == 0) {
+    return finding.causes_tried != 0 ? " None of the usual mistakes gives these values." : "";
+  }
+  const kvguard_cause& cause = finding.causes[0];
+  const auto arg = static_cast<Ull>(cause.arg);
+  switch (cause.kind) {
+    case KVGUARD_CAUSE_ROW_OF:
+      return Sprintf(" The values are exactly those of request %s's row.",
+                     name_of(cause.arg).c_str());
+    case KVGUARD_CAUSE_PREVIOUS_STEP:
+      return Sprintf(" The values are exactly those of step %llu: the buffer was not rewritten.",
+                     arg);
+    case KVGUARD_CAUSE_OFF_BY_ONE_BLOCK:
+      return Sprintf(" The values are exactly those of the column %s the right one.",
+                     static_cast<Ll>(cause.arg) > 0 ? "after" : "before");
+    case KVGUARD_CAUSE_BLOCK_SIZE:
+      return Sprintf(" The values come out with a block size of %llu.", arg);
+    case KVGUARD_CAUSE_EARLIER_OWNER:
+      return Sprintf(" The values are what request %s held there before.",
+                     name_of(cause.arg).c_str());
+    case KVGUARD_CAUSE_STALE_FRONTIER:
+      return Sprintf(
+          " The values are those of position %llu, behind the right one: the count was not "
+          "advanced.",
+          arg);
+    case KVGUARD_CAUSE_OPTIMISTIC_FRONTIER:
+      return Sprintf(
+          " The values are those of position %llu, ahead of the right one: the count was not taken "
+          "back.",
+          arg);
+    case KVGUARD_CAUSE_LOST_APPEND:
+      return Sprintf(" The row is right up to column %llu: the last append did not arrive.", arg);
+    default:
+      return "";
+  }
+}
+
+std::string Victim(const kvguard_finding& finding, const NameOf& name_of) {
+  std::string text =
+      Sprintf("request %s's tokens %lld..%lld", name_of(finding.victim).c_str(),
+              static_cast<Ll>(finding.victim_first), static_cast<Ll>(finding.victim_last));
+  if (finding.victim_block != KVGUARD_NONE) {
+    text += Sprintf(" (block %lld, owned since step %llu)", static_cast<Ll>(finding.victim_block),
+                    static_cast<Ull>(finding.victim_since));
+  }
+  return text;
+}
+
+std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const NameOf& name_of) {
+  const std::string request = f.request != 0 ? "Request " + name_of(f.request) : "A request";
+  const char* req = request.c_str();
+  const auto pos = static_cast<Ll>(f.pos);
+  const auto expected = static_cast<Ll>(f.expected);
+  const auto observed = static_cast<Ll>(f.observed);
+  const auto count = static_cast<Ull>(f.count);
+  switch (f.code) {
+    case rules::kRowUnknown:
+      return Sprintf("Row %lld belongs to %s, which this step did not schedule.",
+                     static_cast<Ll>(f.row), name_of(f.request).c_str());
+    case rules::kRowMissing:
+      return Sprintf("%s was scheduled but has no row: its tokens are not computed in this step.",
+                     req);
+    case rules::kRowDuplicate:
+      return Sprintf("%s has a second row in one plan.", req);
+    case rules::kQueryLengthMismatch:
+      return Sprintf("%s was given %lld tokens, but its row holds %lld.", req, expected, observed);
+    case rules::kQueryStartMalformed:
+      return Sprintf("query_start[%lld] is %lld where %lld is needed: no row's tokens can be told.",
+                     static_cast<Ll>(f.row), observed, expected);
+    case rules::kBlockOutOfRange:
+      return Sprintf("%s was given block %lld in column %lld, but its pool ends at block %lld.",
+                     req, observed, pos, expected);
+    case rules::kBlockNull:
+      return Sprintf("%s was given the null block in column %lld, where its tokens live.", req,
+                     pos);
+    case rules::kBlockRepeated:
+      return Sprintf(
+          "%s was given block %lld in column %lld although it stands in its row already.", req,
+          observed, pos);
+    case rules::kCapacityShort:
+      return Sprintf(
+          "%s would reach position %lld, which takes %lld blocks, but only %lld are bound.", req,
+          pos, expected, observed);
+    case rules::kRequestUnknown:
+      return Sprintf(
+          "%s was never admitted or has ended, but the schedule gives it blocks or tokens.", req);
+    case rules::kRowTooWide:
+      return Sprintf("%s has %lld blocks, but a table row has %lld columns.", req, observed,
+                     expected);
+    case rules::kTableMismatch:
+    case rules::kTableNull:
+    case rules::kTableOutOfRange: {
+      std::string text = Sprintf("%s would read %s %lld instead of block %lld in column %lld", req,
+                                 f.code == rules::kTableNull ? "the null block" : "block", observed,
+                                 expected, pos);
+      if (count > 1) text += Sprintf(" and %llu more columns", count - 1);
+      if (Has(f, KVGUARD_FINDING_HAS_VICTIM)) {
+        text +=
+            Sprintf("; that block holds request %s's tokens %lld..%lld", name_of(f.victim).c_str(),
+                    static_cast<Ll>(f.victim_first), static_cast<Ll>(f.victim_last));
+      }
+      return text + ".";
+    }
+    case rules::kTableColumnsMismatch:
+      return Sprintf("%s has %lld bound columns, but the engine counts %lld.", req, expected,
+                     observed);
+    case rules::kPaddedRowNotNull:
+      return Sprintf("Padding row %lld shows block %lld in column %lld.", static_cast<Ll>(f.row),
+                     observed, pos);
+    case rules::kSlotMismatch:
+    case rules::kSlotNullBlock:
+    case rules::kSlotOutOfRange: {
+      if (Has(f, KVGUARD_FINDING_HAS_VICTIM)) {
+        return Sprintf("%s would have overwritten %s.", req, Victim(f, name_of).c_str());
+      }
+      const char* where = f.code == rules::kSlotNullBlock    ? ", in the null block"
+                          : f.code == rules::kSlotOutOfRange ? ", outside the pool"
+                                                             : "";
+      std::string text =
+          Sprintf("%s would have written position %lld to slot %lld%s", req, pos, observed, where);
+      text += f.expected == KVGUARD_NONE ? ", where nothing is bound for it"
+                                         : Sprintf(" instead of slot %lld", expected);
+      if (count > 1) text += Sprintf(", and %llu more tokens likewise", count - 1);
+      return text + ".";
+    }
+    case rules::kSlotPad:
+      return Sprintf(
+          "%s's token at position %lld has the pad slot%s: its KV would never be written.", req,
+          pos, count > 1 ? Sprintf(" (and %llu more)", count - 1).c_str() : "");
+    case rules::kSlotWrittenTwice:
+      return Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                 ? Sprintf(
+                       "%s's position %lld and request %s's position %lld would both be written to "
+                       "slot %lld.",
+                       req, pos, name_of(f.victim).c_str(), static_cast<Ll>(f.victim_first),
+                       observed)
+                 : Sprintf(
+                       "%s would write slot %lld twice in one step, the second time for position "
+                       "%lld.",
+                       req, observed, pos);
+    case rules::kPadSlotReal:
+      return Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                 ? Sprintf("Padding token %lld would have overwritten %s.", pos,
+                           Victim(f, name_of).c_str())
+                 : Sprintf("Padding token %lld has slot %lld instead of the pad slot.", pos,
+                           observed);
+    case rules::kSeqLenMismatch:
+      return Sprintf(
+          "%s has %lld tokens with this step, but its row says %lld: attention would read %s.", req,
+          expected, observed, observed > expected ? "what nobody wrote for it" : "too little");
+    case rules::kPaddedSeqLen:
+      return Sprintf("Padding row %lld has a KV length of %lld.", static_cast<Ll>(f.row), observed);
+    case rules::kBlockOwned:
+      return Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                 ? Sprintf("%s was given block %lld as new in column %lld, but it holds %s.", req,
+                           observed, pos, Victim(f, name_of).c_str())
+                 : Sprintf("%s was given block %lld as new in column %lld, but it is held already.",
+                           req, observed, pos);
+    case rules::kForeignWrite:
+      return Sprintf("%s would have overwritten %s.", req, Victim(f, name_of).c_str());
+    case rules::kTwoWriters:
+      return Sprintf("%s and request %s are both scheduled to write block %lld in this step.", req,
+                     name_of(f.victim).c_str(), observed);
+    case rules::kFrontierMismatch:
+      return Sprintf("%s has computed %lld tokens, but its row starts at position %lld.", req,
+                     expected, observed);
+    case rules::kCountAhead:
+      return Sprintf(
+          "The scheduler counts %lld computed tokens for %s, but only %lld were ever computed.",
+          observed, name_of(f.request).c_str(), expected);
+    case rules::kPositionMismatch:
+      return Sprintf("%s's positions break off: %lld stands where %lld belongs.", req, observed,
+                     expected);
+    case rules::kCountBehind:
+      return Sprintf(
+          "The scheduler counts %lld computed tokens for %s, of which %lld were computed.",
+          observed, name_of(f.request).c_str(), expected);
+    case rules::kRejectedTooMany:
+      return Sprintf("The outcome rejects %lld drafts of %s, which had %lld.", observed,
+                     name_of(f.request).c_str(), expected);
+    default: {
+      (void)layout;
+      const kvguard_rule* rule = rules::FindRule(f.code);
+      return rule != nullptr ? rule->sentence : "A finding of a later version.";
+    }
+  }
+}
+
+}  // namespace
+
+std::string PercentEncode(std::string_view name) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  out.reserve(name.size());
+  for (const char ch : name) {
+    const auto c = static_cast<unsigned char>(ch);
+    const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == ':' || c == '-';
+    if (plain) {
+      out += ch;
+    } else {
+      out += '%';
+      out += kHex[c >> 4];
+      out += kHex[c & 15];
+    }
+  }
+  return out;
+}
+
+std::string MachineLine(const kvguard_finding& f, const NameOf& name_of) {
+  const kvguard_rule* rule = rules::FindRule(f.code);
+  std::string line =
+      Sprintf("kvguard KV%04u %s step=%llu rank=%u", f.code,
+              rule != nullptr ? rule->name : "unknown", static_cast<Ull>(f.step), f.rank);
+  if (f.group != KVGUARD_ALL_GROUPS) line += Sprintf(" group=%u", f.group);
+  if (f.request != 0) line += " req=" + name_of(f.request);
+  if (f.row != KVGUARD_NONE) line += Sprintf(" row=%lld", static_cast<Ll>(f.row));
+  if (f.pos != KVGUARD_NONE) line += Sprintf(" pos=%lld", static_cast<Ll>(f.pos));
+  if (Has(f, KVGUARD_FINDING_HAS_VALUES)) {
+    if (f.expected != KVGUARD_NONE) line += Sprintf(" expected=%lld", static_cast<Ll>(f.expected));
+    line += Sprintf(" observed=%lld", static_cast<Ll>(f.observed));
+  }
+  if (f.num_causes > 0) {
+    line += " cause=";
+    for (uint32_t i = 0; i < f.num_causes; ++i) {
+      if (i > 0) line += ',';
+      line += CauseText(f.causes[i], name_of);
+    }
+  } else if (f.causes_tried != 0) {
+    line += " cause=none";
+  }
+  if (f.because_of != 0) line += Sprintf(" because-of=KV%04u", f.because_of);
+  if (Has(f, KVGUARD_FINDING_HAS_VICTIM)) line += " victim=" + name_of(f.victim);
+  if (f.count > 1) line += Sprintf(" count=%llu", static_cast<Ull>(f.count));
+  if (f.stage == KVGUARD_STAGE_FINAL) line += " stage=final";
+  if (f.pass > KVGUARD_PASS_TARGET) {
+    line += Sprintf(" pass=%s:%u", kvguard_name("pass", f.pass), f.pass_index);
+  }
+  if (f.grade == KVGUARD_GRADE_SUSPICION) line += " grade=suspicion";
+  return line;
+}
+
+std::string Prose(const kvguard_finding& finding, const geometry::Layout& layout,
+                  const NameOf& name_of) {
+  return Body(finding, layout, name_of) + CauseSentence(finding, name_of);
+}
+
+}  // namespace kvguard::explain

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "geometry/equal.h"
+
+#include <cstdint>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kvguard::geometry {
+namespace {
+
+// The definitions, element by element, in arithmetic that cannot wrap.
+template <typename T>
+size_t RunByDefinition(const T* slots, size_t n, int64_t first) {
+  size_t i = 0;
+  while (i < n && slots[i] >= first &&
+         static_cast<uint64_t>(int64_t{slots[i]}) - static_cast<uint64_t>(first) == i) {
+    ++i;
+  }
+  return i;
+}
+
+template <typename T>
+size_t ValueByDefinition(const T* a, size_t n, int64_t value) {
+  size_t i = 0;
+  while (i < n && int64_t{a[i]} == value) ++i;
+  return i;
+}
+
+template <typename T>
+size_t EqualByDefinition(const T* a, const int32_t* b, size_t n) {
+  size_t i = 0;
+  while (i < n && int64_t{a[i]} == int64_t{b[i]}) ++i;
+  return i;
+}
+
+template <typename T>
+size_t BlocksByDefinition(const T* slots, size_t n, const int32_t* entries, size_t offset,
+                          size_t per_entry) {
+  size_t i = 0;
+  while (i < n && int64_t{slots[i]} ==
+                      int64_t{entries[(offset + i) / per_entry]} * static_cast<int64_t>(per_entry) +
+                          static_cast<int64_t>((offset + i) % per_entry)) {
+    ++i;
+  }
+  return i;
+}
+
+// Every kernel set that this machine can run; the functions of the header dispatch to one of them.
+std::vector<const EqualKernels*> Kernels() {
+  std::vector<const EqualKernels*> sets = {&kPortableEqualKernels};
+  if (Avx2EqualKernels() != nullptr) sets.push_back(Avx2EqualKernels());
+  return sets;
+}
+
+constexpr size_t kLengths[] = {0,  1,  2,  3,  4,  5,  7,  8,  9,   12,  15,  16,  17,  20, 23,
+                               24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 257, 300};
+
+// An array at every alignment of its element, ending exactly at the end of its allocation, so that
+// a kernel that reads past the end is seen by the address sanitizer.
+template <typename T>
+struct Placed {
+  Placed(size_t n, size_t offset) : storage(n + offset), data(storage.data() + offset) {}
+  std::vector<T> storage;
+  T* data;
+};
+
+template <typename T>
+T Represent(int64_t value) {
+  return static_cast<T>(value);
+}
+
+// A wrong value at every place of every length, at several alignments, changed in its low and in
+// its high half.
+template <typename T>
+void TryEveryPlace(int64_t first) {
+  for (size_t n : kLengths) {
+    for (size_t offset = 0; offset < 9; offset += 3) {
+      Placed<T> slots(n, offset);
+      Placed<T> values(n, offset);
+      Placed<int32_t> row(n, offset % 5);
+      Placed<T> copy(n, offset);
+      for (size_t i = 0; i < n; ++i) {
+        slots.data[i] = Represent<T>(first + static_cast<int64_t>(i));
+        values.data[i] = Represent<T>(first);
+        row.data[i] =
+            static_cast<int32_t>((first ^ static_cast<int64_t>(i * 2654435761u)) & 0x7fffffff) - 5;
+        copy.data[i] = T{row.data[i]};
+      }
+      for (size_t wrong = 0; wrong <= n; ++wrong) {
+        for (int bit : {0, static_cast<int>(sizeof(T) * 8) - 1}) {
+          const T flip = static_cast<T>(static_cast<uint64_t>(1) << bit);
+          if (wrong < n) {
+            slots.data[wrong] ^= flip;
+            values.data[wrong] ^= flip;
+            copy.data[wrong] ^= flip;
+          }
+          ASSERT_EQ(MatchRun(slots.data, n, first), wrong) << n << " " << offset;
+          ASSERT_EQ(MatchValue(values.data, n, first), wrong) << n << " " << offset;
+          ASSERT_EQ(MatchEqual(copy.data, row.data, n), wrong) << n << " " << offset;
+          for (const EqualKernels* set : Kernels()) {
+            if constexpr (sizeof(T) == 8) {
+              ASSERT_EQ(set->run64(slots.data, n, first), wrong) << set->name << " " << n;
+              ASSERT_EQ(set->value64(values.data, n, first), wrong) << set->name << " " << n;
+              ASSERT_EQ(set->equal64(copy.data, row.data, n), wrong) << set->name << " " << n;
+            } else {
+              const int32_t narrow = static_cast<int32_t>(first);
+              ASSERT_EQ(set->run32(slots.data, n, narrow), wrong) << set->name << " " << n;
+              ASSERT_EQ(set->value32(values.data, n, narrow), wrong) << set->name << " " << n;
+              ASSERT_EQ(set->equal32(copy.data, row.data, n), wrong) << set->name << " " << n;
+            }
+          }
+          if (wrong < n) {
+            slots.data[wrong] ^= flip;
+            values.data[wrong] ^= flip;
+            copy.data[wrong] ^= flip;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Equal, FindsTheFirstDifferenceAtEveryPlace64) {
+  TryEveryPlace<int64_t>(0);
+  TryEveryPlace<int64_t>(-3);
+  TryEveryPlace<int64_t>((int64_t{1} << 40) - 100);
+}
+
+TEST(Equal, FindsTheFirstDifferenceAtEveryPlace32) {
+  TryEveryPlace<int32_t>(0);
+  TryEveryPlace<int32_t>(-3);
+  TryEveryPlace<int32_t>(1 << 24);
+}
+
+TEST(Equal, OnlyTheFirstOfSeveralDifferencesCounts) {
+  std::vector<int64_t> slots(200);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = 1000 + static_cast<int64_t>(i);
+  slots[150] = 0;
+  slots[199] = 0;
+  slots[61] = 0;
+  EXPECT_EQ(MatchRun(slots.data(), slots.size(), 1000), 61u);
+}
+
+// Expected values end with the range of the type; they do not begin again at its other end.
+TEST(Equal, RunsDoNotWrap) {
+  for (size_t before : {size_t{1}, size_t{5}, size_t{40}}) {
+    for (size_t after : {size_t{1}, size_t{40}}) {
+      std::vector<int64_t> wide(before + after);
+      std::vector<int32_t> narrow(before + after);
+      for (size_t i = 0; i < wide.size(); ++i) {
+        const uint64_t above = static_cast<uint64_t>(i) - before + 1;
+        wide[i] = static_cast<int64_t>(static_cast<uint64_t>(INT64_MAX) + above);
+        narrow[i] =
+            static_cast<int32_t>(static_cast<uint32_t>(INT32_MAX) + static_cast<uint32_t>(above));
+      }
+      EXPECT_EQ(MatchRun(wide.data(), wide.size(), wide[0]), before);
+      EXPECT_EQ(MatchRun(narrow.data(), narrow.size(), narrow[0]), before);
+    }
+  }
+}
+
+// A slot beyond 32 bits is not the slot with the same low half.
+TEST(Equal, NarrowElementsDoNotMatchWideValues) {
+  std::vector<int32_t> slots(40);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i);
+  EXPECT_EQ(MatchRun(slots.data(), slots.size(), 0), 40u);
+  EXPECT_EQ(MatchRun(slots.data(), slots.size(), int64_t{1} << 32), 0u);
+  EXPECT_EQ(MatchRun(slots.data(), slots.size(), INT64_MIN), 0u);
+  const std::vector<int32_t> pads(40, -1);
+  EXPECT_EQ(MatchValue(pads.data(), pads.size(), -1), 40u);
+  EXPECT_EQ(MatchValue(pads.data(), pads.size(), int64_t{0xffffffff}), 0u);
+  std::vector<int64_t> wide(40, int64_t{0xffffffff});
+  EXPECT_EQ(MatchEqual(wide.data(), pads.data(), pads.size()), 0u);
+}
+
+TEST(Equal, NothingIsReadOfAnEmptyArray) {
+  const int64_t* wide = nullptr;
+  const int32_t* narrow = nullptr;
+  EXPECT_EQ(MatchRun(wide, 0, 7), 0u);
+  EXPECT_EQ(MatchRun(narrow, 0, 7), 0u);
+  EXPECT_EQ(MatchRun(narrow, 0, INT32_MAX), 0u);
+  EXPECT_EQ(MatchEqual(narrow, narrow, 0), 0u);
+  EXPECT_EQ(MatchEqual(wide, narrow, 0), 0u);
+  EXPECT_EQ(MatchValue(wide, 0, 7), 0u);
+  EXPECT_EQ(MatchValue(narrow, 0, 7), 0u);
+}
+
+// Random arrays with few different values, so that long equal prefixes, early ends and several
+// differences all occur.
+TEST(Equal, EveryKernelSetAgreesWithTheDefinition) {
+  std::mt19937_64 random(20240613);
+  int differences = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const size_t n = random() % 200;
+    const size_t offset = random() % 8;
+    const int64_t first = static_cast<int64_t>(random() % 5 == 0 ? random() : random() % 100000);
+    const int32_t narrow_first = static_cast<int32_t>(first);
+    Placed<int64_t> wide(n, offset);
+    Placed<int32_t> narrow(n, offset);
+    Placed<int32_t> other(n, offset / 2);
+    Placed<int64_t> wide_value(n, offset);
+    Placed<int32_t> narrow_value(n, offset);
+    const uint64_t rarity = 1 + random() % 300;
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t noise = random() % rarity == 0 ? random() % 3 : 0;
+      wide.data[i] = static_cast<int64_t>(static_cast<uint64_t>(first) + i + noise);
+      narrow.data[i] = static_cast<int32_t>(static_cast<uint64_t>(first) + i + noise);
+      other.data[i] = static_cast<int32_t>(static_cast<uint64_t>(first) + i);
+      wide_value.data[i] = static_cast<int64_t>(static_cast<uint64_t>(first) + noise);
+      narrow_value.data[i] = static_cast<int32_t>(static_cast<uint64_t>(first) + noise);
+    }
+    const size_t run64 = RunByDefinition(wide.data, n, first);
+    const size_t run32 = RunByDefinition(narrow.data, n, narrow_first);
+    const size_t equal32 = EqualByDefinition(narrow.data, other.data, n);
+    const size_t equal64 = EqualByDefinition(wide.data, other.data, n);
+    const size_t value64 = ValueByDefinition(wide_value.data, n, first);
+    const size_t value32 = ValueByDefinition(narrow_value.data, n, narrow_first);
+    differences += run64 < n;
+    ASSERT_EQ(MatchRun(wide.data, n, first), run64);
+    ASSERT_EQ(MatchRun(narrow.data, n, narrow_first), run32);
+    ASSERT_EQ(MatchEqual(narrow.data, other.data, n), equal32);
+    ASSERT_EQ(MatchEqual(wide.data, other.data, n), equal64);
+    ASSERT_EQ(MatchValue(wide_value.data, n, first), value64);
+    ASSERT_EQ(MatchValue(narrow_value.data, n, narrow_first), value32);
+    for (const EqualKernels* set : Kernels()) {
+      // The kernels themselves are given runs that do not reach the end of the type; the header
+      // sees to that.
+      if (first <= INT64_MAX - 200) {
+        ASSERT_EQ(set->run64(wide.data, n, first), run64) << set->name;
+      }
+      if (narrow_first <= INT32_MAX - 200) {
+        ASSERT_EQ(set->run32(narrow.data, n, narrow_first), run32) << set->name;
+      }
+      ASSERT_EQ(set->equal32(narrow.data, other.data, n), equal32) << set->name;
+      ASSERT_EQ(set->equal64(wide.data, other.data, n), equal64) << set->name;
+      ASSERT_EQ(set->value64(wide_value.data, n, first), value64) << set->name;
+      ASSERT_EQ(set->value32(narrow_value.data, n, narrow_first), value32) << set->name;
+    }
+  }
+  EXPECT_GT(differences, 4000);
+  EXPECT_LT(differences, 16000);
+}
+
+// Rows of every block size that engines use and some that they do not, from every offset, right and
+// with one wrong slot.
+TEST(Equal, BlocksAgreeWithTheAddressFormula) {
+  std::mt19937_64 random(7);
+  int whole = 0;
+  for (int round = 0; round < 20000; ++round) {
+    constexpr size_t kSizes[] = {1, 2, 3, 5, 8, 16, 16, 16, 24, 32, 48, 64, 128};
+    const size_t per_entry = kSizes[random() % std::size(kSizes)];
+    const size_t offset = random() % per_entry;
+    const size_t n = random() % 300;
+    Placed<int32_t> entries((offset + n + per_entry - 1) / per_entry, random() % 4);
+    for (int32_t& entry : entries.storage) entry = static_cast<int32_t>(random() % 100000);
+    if (random() % 4 == 0 && !entries.storage.empty())
+      entries.storage.back() = random() % 2 == 0 ? INT32_MAX : -1;
+    Placed<int64_t> wide(n, random() % 4);
+    Placed<int32_t> narrow(n, random() % 8);
+    for (size_t i = 0; i < n; ++i) {
+      wide.data[i] =
+          int64_t{entries.data[(offset + i) / per_entry]} * static_cast<int64_t>(per_entry) +
+          static_cast<int64_t>((offset + i) % per_entry);
+      narrow.data[i] = static_cast<int32_t>(wide.data[i]);
+    }
+    if (n > 0 && random() % 2 == 0) {
+      wide.data[random() % n] ^= int64_t{1} << (random() % 63);
+      narrow.data[random() % n] ^= 1 << (random() % 31);
+    }
+    const size_t expected = BlocksByDefinition(wide.data, n, entries.data, offset, per_entry);
+    whole += expected == n;
+    ASSERT_EQ(MatchBlocks(wide.data, n, entries.data, offset, per_entry), expected)
+        << per_entry << " " << offset;
+    ASSERT_EQ(MatchBlocks(narrow.data, n, entries.data, offset, per_entry),
+              BlocksByDefinition(narrow.data, n, entries.data, offset, per_entry));
+    for (const EqualKernels* set : Kernels()) {
+      ASSERT_EQ(set->blocks64(wide.data, n, entries.data, offset, per_entry), expected)
+          << set->name;
+    }
+  }
+  EXPECT_GT(whole, 5000);
+  EXPECT_LT(whole, 15000);
+}
+
+// The differential tests above say nothing where there is one set only, so that is said aloud.
+TEST(Equal, Avx2KernelsWereCompared) {
+  if (Avx2EqualKernels() == nullptr) GTEST_SKIP() << "this processor has no AVX2";
+  EXPECT_STREQ(Avx2EqualKernels()->name, "avx2");
+}
+
+}  // namespace
+}  // namespace kvguard::geometry

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A validated geometry and its address arithmetic. Pure: no state, no I/O.
+#ifndef KVGUARD_SRC_GEOMETRY_LAYOUT_H_
+#define KVGUARD_SRC_GEOMETRY_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kvguard/kvguard.h"
+
+namespace kvguard::geometry {
+
+struct Pool {
+  int64_t num_blocks = 0;
+  int64_t null_block = KVGUARD_NONE;
+  uint32_t kind = 0;
+  uint32_t memory = 0;
+};
+
+struct Group {
+  uint32_t id = 0;
+  uint32_t pool = 0;
+  uint32_t kind = 0;
+  uint32_t placement = 0;
+  uint32_t encoding = 0;
+  uint32_t table_unit = 0;
+  uint32_t flags = 0;
+  int64_t block_size = 0;
+  int64_t kernel_block_size = 0;
+  int64_t kernel_per_block = 1;  // block_size / kernel_block_size
+  int64_t max_columns = 0;       // in blocks; 0: not known
+  int64_t num_slots =
+      0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
+
+  // Tokens that one table entry covers, in the table's own unit.
+  int64_t TokensPerEntry() const {
+    return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_block_size : block_size;
+  }
+  int64_t EntriesPerBlock() const {
+    return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_per_block : 1;
+  }
+  // The block that holds a valid slot.
+  int64_t BlockOfSlot(int64_t slot) const { return slot / block_size; }
+};
+
+// One rank of one engine, with everything owned.
+struct Layout {
+  std::vector<Pool> pools;
+  std::vector<Group> groups;
+  uint32_t flags = 0;
+  int64_t max_rows = 0;
+  int64_t max_tokens = 0;
+  int64_t max_model_len = 0;
+  int64_t num_lookahead = 0;
+  int64_t max_drafts = 0;
+  int64_t pad_slot = -1;
+  uint32_t rank = 0;
+
+  bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }
+  const Pool& PoolOf(const Group& group) const { return pools[group.pool]; }
+};
+
+// Columns (blocks) that hold `tokens` tokens.
+inline int64_t BlocksFor(int64_t tokens, int64_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
+// The address formula of kvguard.h for one unsharded group with consecutive slots: B[p div P] * P +
+// p mod P.
+inline int64_t SlotOf(int64_t block, int64_t position, int64_t block_size) {
+  return block * block_size + position % block_size;
+}
+
+}  // namespace kvguard::geometry
+
+#endif  // KVGUARD_SRC_GEOMETRY_LAYOUT_H_

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mirror/mirror.h"
+
+#include <algorithm>
+
+namespace kvguard::mirror {
+namespace {
+
+uint64_t BytesOf(const Released& released) {
+  uint64_t bytes = sizeof(Released) + released.name.size();
+  for (const Row& row : released.rows) bytes += sizeof(Row) + row.entries.size() * sizeof(int32_t);
+  return bytes;
+}
+
+}  // namespace
+
+void Mirror::Init(const geometry::Layout* layout, uint32_t history_steps, uint64_t history_bytes) {
+  layout_ = layout;
+  history_steps_ = history_steps;
+  history_bytes_ = history_bytes;
+  Reset();
+}
+
+void Mirror::Reset() {
+  blocks_.assign(layout_->pools.size(), {});
+  for (size_t i = 0; i < layout_->pools.size(); ++i) {
+    blocks_[i].assign(static_cast<size_t>(layout_->pools[i].num_blocks), Block{});
+  }
+  requests_.clear();
+  free_.clear();
+  map_.Clear();
+  scheduled_.clear();
+  released_.clear();
+  released_bytes_ = 0;
+  executing_.clear();
+  previous_.clear();
+  previous_step_ = 0;
+  open_step_ = 0;
+  open_ = false;
+}
+
+uint32_t Mirror::Admit(uint64_t key, std::string_view name, int64_t computed, uint64_t step) {
+  uint32_t index;
+  if (free_.empty()) {
+    index = static_cast<uint32_t>(requests_.size());
+    requests_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  Request& request = requests_[index];
+  request = Request{};
+  request.key = key;
+  request.name = name;
+  request.rows.resize(layout_->groups.size());
+  request.frontier = {computed, computed, computed};
+  request.admitted_step = step;
+  map_.Insert(key, index);
+  return index;
+}
+
+void Mirror::Release(uint32_t index, uint64_t step) {
+  Request& request = requests_[index];
+  for (const geometry::Group& group : layout_->groups) {
+    const int64_t columns = BoundBlocks(request, group);
+    for (int64_t column = 0; column < columns; ++column) {
+      Unclaim(group, BlockAt(request, group, column), request.key, step);
+    }
+  }
+  map_.Erase(request.key);
+  Released released;
+  released.key = request.key;
+  released.step = step;
+  released.name = std::move(request.name);
+  released.rows = std::move(request.rows);
+  AddReleased(std::move(released));
+  request = Request{};
+  free_.push_back(index);
+  TrimHistory(step);
+}
+
+void Mirror::Push(Request* request, const geometry::Group& group, int64_t block) {
+  auto& entries = request->rows[group.id].entries;
+  const int64_t per_block = group.EntriesPerBlock();
+  const bool fits = block >= 0 && (block + 1) * per_block - 1 <= INT32_MAX && block <= INT32_MAX;
+  for (int64_t j = 0; j < per_block; ++j) {
+    entries.push_back(fits ? static_cast<int32_t>(block * per_block + j) : -1);
+  }
+}
+
+void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t columns,
+                      uint64_t step) {
+  const int64_t bound = BoundBlocks(*request, group);
+  for (int64_t column = columns; column < bound; ++column) {
+    Unclaim(group, BlockAt(*request, group, column), request->key, step);
+  }
+  if (columns < bound) {
+    Row& row = request->rows[group.id];
+    row.entries.resize(static_cast<size_t>(columns * group.EntriesPerBlock()));
+    row.last_append = std::min(row.last_append, static_cast<uint32_t>(row.entries.size()));
+  }
+}
+
+void Mirror::ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
+  Block& b = BlockOf(group, block);
+  if (b.owner != 0 && b.owner != key) {
+    b.last_owner = b.owner;
+    b.released_step = step;
+  }
+  b.owner = key;
+  b.since_step = step;
+  ++b.claims;
+}
+
+void Mirror::ClaimHit(const geometry::Group& group, int64_t block, uint64_t step) {
+  Block& b = BlockOf(group, block);
+  if (b.hit_step != step) {
+    b.hit_step = step;
+    b.hit_claims = 0;
+  }
+  ++b.hit_claims;
+  ++b.claims;
+}
+
+void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
+  if (!InPool(group, block) || block == layout_->pools[group.pool].null_block) return;
+  Block& b = BlockOf(group, block);
+  if (b.claims > 0) --b.claims;
+  b.hit_claims = std::min(b.hit_claims, b.claims);
+  if (b.owner == key) {
+    b.last_owner = key;
+    b.released_step = step;
+    b.owner = 0;
+  }
+}
+
+uint32_t Mirror::Holder(const geometry::Group& group, int64_t block, uint64_t but,
+                        int64_t* position) const {
+  const Block& b = BlockOf(group, block);
+  uint32_t found = kNoRequest;
+  for (uint32_t i = 0; i < requests_.size(); ++i) {
+    const Request& request = requests_[i];
+    if (request.key == 0 || request.key == but) continue;
+    for (const geometry::Group& other : layout_->groups) {
+      if (other.pool != group.pool) continue;
+      const int64_t columns = BoundBlocks(request, other);
+      for (int64_t column = 0; column < columns; ++column) {
+        if (BlockAt(request, other, column) != block) continue;
+        if (found == kNoRequest || request.key == b.owner) {
+          found = i;
+          *position = column * other.block_size;
+        }
+        break;
+      }
+    }
+    if (found == i && request.key == b.owner) break;
+  }
+  return found;
+}
+
+void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
+  for (const uint32_t index : scheduled_) {
+    Request& request = requests_[index];
+    if (request.key == 0 || request.scheduled_serial != serial_) continue;
+    Frontier& f = request.frontier;
+    if (!forward) continue;
+    if (request.start != KVGUARD_NONE) f.valid_low = f.valid_high = request.start;
+    // Drafts may turn out rejected, and an abandoned step may have stopped anywhere.
+    const bool known = request.rejected != KVGUARD_NONE;
+    const int64_t rejected = known ? request.rejected : 0;
+    const int64_t unsure = abandoned ? request.num_tokens : known ? rejected : request.num_drafts;
+    f.valid_low += request.num_tokens - unsure;
+    f.valid_high += request.num_tokens - (abandoned ? 0 : rejected);
+    f.scheduler +=
+        request
+            .num_tokens;  // an asynchronous scheduler counts rejected drafts until it hears of them
+    if (!abandoned && !known && request.num_drafts > 0)
+      request.pending.push_back({step, request.num_drafts});
+  }
+  open_ = false;
+  if (forward && !abandoned && !executing_.empty()) {
+    previous_.swap(executing_);
+    previous_step_ = step;
+  }
+  executing_.clear();
+  TrimHistory(step);
+}
+
+bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected) {
+  for (auto it = request->pending.begin(); it != request->pending.end(); ++it) {
+    if (it->step != step) continue;
+    if (rejected > it->drafts) return false;
+    request->frontier.valid_low += it->drafts - rejected;
+    request->frontier.valid_high -= rejected;
+    request->pending.erase(it);
+    return true;
+  }
+  return rejected == 0;
+}
+
+void Mirror::AddReleased(Released released) {
+  released_bytes_ += BytesOf(released);
+  released_.push_back(std::move(released));
+}
+
+void Mirror::TrimHistory(uint64_t step) {
+  while (!released_.empty() &&
+         (released_bytes_ > history_bytes_ || released_.front().step + history_steps_ < step)) {
+    released_bytes_ -= BytesOf(released_.front());
+    released_.pop_front();
+  }
+}
+
+const Released* Mirror::FindReleased(uint64_t key) const {
+  for (auto it = released_.rbegin(); it != released_.rend(); ++it) {
+    if (it->key == key) return &*it;
+  }
+  return nullptr;
+}
+
+const std::vector<Row>* Mirror::RowsOf(uint64_t key) const {
+  if (const Request* request = FindRequest(key)) return &request->rows;
+  if (const Released* released = FindReleased(key)) return &released->rows;
+  return nullptr;
+}
+
+}  // namespace kvguard::mirror

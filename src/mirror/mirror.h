@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be true: the guard's own account of requests and blocks, derived from bindings and
+// outcomes alone. Nothing here is ever learnt from a plan.
+#ifndef KVGUARD_SRC_MIRROR_MIRROR_H_
+#define KVGUARD_SRC_MIRROR_MIRROR_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "geometry/layout.h"
+#include "mirror/key_map.h"
+#include "step/status.h"
+
+namespace kvguard::mirror {
+
+inline constexpr uint32_t kNoRequest = KeyMap::kNone;
+
+// A block's place in the account of its pool. Blocks are judged when something is bound or
+// released, so that a step costs what changed, not what exists.
+struct Block {
+  uint64_t owner = 0;          // key of the live request that writes it; 0: nobody
+  uint64_t last_owner = 0;     // the writing owner before that; for explanations only
+  uint64_t since_step = 0;     // step in which `owner` got it
+  uint64_t released_step = 0;  // step in which `last_owner` gave it up
+  uint32_t claims = 0;         // entries of live rows that name it, over all groups of the pool
+  // Prefix claims made in `hit_step`. A prefix hit may name a block that its writer is bound to in
+  // the same step, in whatever order the two stand in the record; only claims from before make a
+  // fresh binding wrong.
+  uint32_t hit_claims = 0;
+  uint64_t hit_step = 0;
+  uint64_t write_step = 0;  // last step whose schedule writes it, and by whom
+  uint64_t writer = 0;
+};
+
+// A request's row in one group: entries in the table's own unit, as a right table must show them.
+struct Row {
+  std::vector<int32_t> entries;
+  uint32_t last_append = 0;  // entries before the most recent binding; for explanations only
+};
+
+// The counts of computed tokens. valid_low..valid_high: how many tokens have valid KV; a range only
+// while the outcome of a step with drafts is not known. `scheduler`: the most that the scheduler
+// may say it counts.
+struct Frontier {
+  int64_t valid_low = 0;
+  int64_t valid_high = 0;
+  int64_t scheduler = 0;
+};
+
+struct PendingOutcome {
+  uint64_t step = 0;
+  int64_t drafts = 0;
+};
+
+struct Request {
+  uint64_t key = 0;  // 0: a free place
+  std::string name;
+  std::vector<Row> rows;  // by group
+  Frontier frontier;
+  std::vector<PendingOutcome>
+      pending;  // steps with drafts whose outcome is not known, oldest first
+  uint64_t admitted_step = 0;
+  // This step's schedule, valid where Mirror::IsScheduled.
+  uint64_t scheduled_serial = 0;
+  int64_t start =
+      0;  // position of the first scheduled token; KVGUARD_NONE while the stream leaves it open
+  int64_t start_low = 0;  // bounds where it is open
+  int64_t start_high = 0;
+  int64_t num_tokens = 0;
+  int64_t num_drafts = 0;
+  int64_t rejected = KVGUARD_NONE;  // of num_drafts, once an outcome inside the step said so
+  uint64_t seen_plan = 0;           // serial of the last plan that had a row for it: finds doubles
+};
+
+// One row of a step that was executed, for "this row, one step ago".
+struct ExecutedRow {
+  uint64_t key = 0;
+  int64_t start = 0;
+  int64_t num_tokens = 0;
+};
+
+// A released request's rows, kept for explanations only.
+struct Released {
+  uint64_t key = 0;
+  uint64_t step = 0;
+  std::string name;
+  std::vector<Row> rows;
+};
+
+class Mirror {
+ public:
+  void Init(const geometry::Layout* layout, uint32_t history_steps, uint64_t history_bytes);
+  void Reset();
+
+  const geometry::Layout& layout() const { return *layout_; }
+
+  // --- requests ---
+  uint32_t Find(uint64_t key) const { return map_.Find(key); }
+  Request& at(uint32_t index) { return requests_[index]; }
+  const Request& at(uint32_t index) const { return requests_[index]; }
+  const Request* FindRequest(uint64_t key) const {
+    const uint32_t i = map_.Find(key);
+    return i == kNoRequest ? nullptr : &requests_[i];
+  }
+  size_t num_live() const { return map_.size(); }
+
+  // The key is not live.
+  uint32_t Admit(uint64_t key, std::string_view name, int64_t computed, uint64_t step);
+  // Releases every row; the request is then known to explanations only.
+  void Release(uint32_t index, uint64_t step);
+
+  // --- tables ---
+  // Columns (blocks) that are bound.
+  int64_t BoundBlocks(const Request& request, const geometry::Group& group) const {
+    return static_cast<int64_t>(request.rows[group.id].entries.size()) / group.EntriesPerBlock();
+  }
+  // The block in a column, in the scheduler's unit. The column is bound.
+  int64_t BlockAt(const Request& request, const geometry::Group& group, int64_t column) const {
+    const auto& entries = request.rows[group.id].entries;
+    const int64_t first = entries[static_cast<size_t>(column * group.EntriesPerBlock())];
+    return first < 0 ? first : first / group.EntriesPerBlock();
+  }
+  // Puts one block behind the row. Ids that no int32 table can hold are kept as -1.
+  void Push(Request* request, const geometry::Group& group, int64_t block);
+  void Truncate(Request* request, const geometry::Group& group, int64_t columns, uint64_t step);
+  void MarkAppend(Request* request, const geometry::Group& group) {
+    request->rows[group.id].last_append =
+        static_cast<uint32_t>(request->rows[group.id].entries.size());
+  }
+
+  // --- blocks ---
+  bool InPool(const geometry::Group& group, int64_t block) const {
+    return block >= 0 && block < layout_->pools[group.pool].num_blocks;
+  }
+  Block& BlockOf(const geometry::Group& group, int64_t block) {
+    return blocks_[group.pool][static_cast<size_t>(block)];
+  }
+  const Block& BlockOf(const geometry::Group& group, int64_t block) const {
+    return blocks_[group.pool][static_cast<size_t>(block)];
+  }
+  void ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
+  void ClaimHit(const geometry::Group& group, int64_t block, uint64_t step);
+  // Live claims that were not made as prefix hits in `step`.
+  uint32_t EarlierClaims(const Block& block, uint64_t step) const {
+    return block.claims - (block.hit_step == step ? block.hit_claims : 0);
+  }
+  // A live request other than `but` whose rows name the block: its owner first. kNoRequest if there
+  // is none. *position: first position of the block in that request. Searches: for findings only.
+  uint32_t Holder(const geometry::Group& group, int64_t block, uint64_t but,
+                  int64_t* position) const;
+
+  // --- steps ---
+  // Stamps one plan; finds a request that has two rows in it.
+  uint64_t NextPlanSerial() { return ++plan_serial_; }
+  void BeginStep(uint64_t step) {
+    open_step_ = step;
+    open_ = true;
+    ++serial_;
+    scheduled_.clear();
+  }
+  bool IsOpen(uint64_t step) const { return open_ && open_step_ == step; }
+  void Schedule(uint32_t index) {
+    requests_[index].scheduled_serial = serial_;
+    requests_[index].rejected = KVGUARD_NONE;
+    scheduled_.push_back(index);
+  }
+  bool IsScheduled(const Request& request) const {
+    return open_ && request.scheduled_serial == serial_;
+  }
+  const std::vector<uint32_t>& scheduled() const { return scheduled_; }
+  // Moves the frontiers of what was scheduled, and remembers the step's rows in the order of its
+  // plan.
+  void EndStep(uint64_t step, bool forward, bool abandoned);
+  // The open step's rows in the order of its plan; kept for the next step's explanations if it
+  // runs.
+  std::vector<ExecutedRow>& executing() { return executing_; }
+  // An outcome: `rejected` of the drafts of `step` were taken back. False if that step had fewer
+  // drafts (or none).
+  bool Outcome(Request* request, uint64_t step, int64_t rejected);
+
+  // --- history (explanations only) ---
+  const std::vector<ExecutedRow>& previous_rows() const { return previous_; }
+  uint64_t previous_step() const { return previous_step_; }
+  const Released* FindReleased(uint64_t key) const;
+  const std::deque<Released>& released() const { return released_; }
+  // Live or recently released rows of a request; nullptr if it is forgotten.
+  const std::vector<Row>* RowsOf(uint64_t key) const;
+
+  // --- bytes ---
+  void Serialize(std::string* out) const;
+  // Checks everything before anything changes.
+  step::Status Restore(std::string_view bytes);
+
+ private:
+  void Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
+  void AddReleased(Released released);
+  void TrimHistory(uint64_t step);
+
+  const geometry::Layout* layout_ = nullptr;
+  std::vector<std::vector<Block>> blocks_;  // by pool
+  std::vector<Request> requests_;
+  std::vector<uint32_t> free_;
+  KeyMap map_;
+  uint64_t open_step_ = 0;
+  bool open_ = false;
+  uint64_t plan_serial_ = 0;
+  uint64_t serial_ = 0;  // of BEGINs; stamps what belongs to the open step
+  std::vector<uint32_t> scheduled_;
+
+  uint32_t history_steps_ = 64;
+  uint64_t history_bytes_ = 4u << 20;
+  uint64_t released_bytes_ = 0;
+  std::deque<Released> released_;
+  std::vector<ExecutedRow> executing_;
+  std::vector<ExecutedRow> previous_;
+  uint64_t previous_step_ = 0;
+};
+
+}  // namespace kvguard::mirror
+
+#endif  // KVGUARD_SRC_MIRROR_MIRROR_H_

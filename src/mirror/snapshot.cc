@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mirror as bytes. Little-endian, length-checked, hashed; nothing in the mirror changes before
+// all of it is proved consistent, since snapshots arrive from files.
+#include <cstring>
+#include <type_traits>
+#include <unordered_set>
+
+#include "mirror/mirror.h"
+
+namespace kvguard::mirror {
+namespace {
+
+constexpr char kMagic[4] = {'K', 'V', 'G', 'S'};
+constexpr uint32_t kVersion = 1;
+
+uint64_t Fnv1a(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+class Writer {
+ public:
+  explicit Writer(std::string* out) : out_(out) {}
+  template <typename T>
+  void Put(T value) {
+    static_assert(std::is_integral_v<T>);
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      out_->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
+    }
+  }
+  void Bytes(std::string_view bytes) {
+    Put<uint32_t>(static_cast<uint32_t>(bytes.size()));
+    out_->append(bytes);
+  }
+
+ private:
+  std::string* out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  template <typename T>
+  bool Get(T* value) {
+    if (bytes_.size() - at_ < sizeof(T)) return false;
+    uint64_t v = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      v |= static_cast<uint64_t>(static_cast<unsigned char>(bytes_[at_ + i])) << (8 * i);
+    }
+    at_ += sizeof(T);
+    *value = static_cast<T>(v);
+    return true;
+  }
+  bool Bytes(std::string* out) {
+    uint32_t size;
+    if (!Get(&size) || bytes_.size() - at_ < size) return false;
+    out->assign(bytes_.substr(at_, size));
+    at_ += size;
+    return true;
+  }
+  // A count of elements that take at least `least` bytes each: more than what is left cannot be
+  // true.
+  bool Count(uint32_t* count, size_t least) {
+    return Get(count) && *count <= (bytes_.size() - at_) / least;
+  }
+  bool AtEnd() const { return at_ == bytes_.size(); }
+
+ private:
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+uint64_t Fingerprint(const geometry::Layout& layout) {
+  std::string bytes;
+  Writer writer(&bytes);
+  for (const geometry::Pool& pool : layout.pools) {
+    writer.Put(pool.num_blocks);
+    writer.Put(pool.null_block);
+  }
+  for (const geometry::Group& group : layout.groups) {
+    writer.Put(group.pool);
+    writer.Put(group.kind);
+    writer.Put(group.table_unit);
+    writer.Put(group.block_size);
+    writer.Put(group.kernel_block_size);
+  }
+  return Fnv1a(bytes);
+}
+
+void PutRows(Writer& writer, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    writer.Put(row.last_append);
+    writer.Put(static_cast<uint32_t>(row.entries.size()));
+    for (const int32_t entry : row.entries) writer.Put(entry);
+  }
+}
+
+bool GetRows(Reader& reader, const geometry::Layout& layout, std::vector<Row>* rows) {
+  rows->resize(layout.groups.size());
+  for (size_t g = 0; g < rows->size(); ++g) {
+    Row& row = (*rows)[g];
+    uint32_t count;
+    if (!reader.Get(&row.last_append) || !reader.Count(&count, sizeof(int32_t))) return false;
+    if (count % static_cast<uint32_t>(layout.groups[g].EntriesPerBlock()) != 0 ||
+        row.last_append > count)
+      return false;
+    row.entries.resize(count);
+    for (int32_t& entry : row.entries) {
+      if (!reader.Get(&entry) || entry < -1) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void Mirror::Serialize(std::string* out) const {
+  std::string payload;
+  Writer writer(&payload);
+  writer.Put(Fingerprint(*layout_));
+  writer.Put(static_cast<uint32_t>(map_.size()));
+  for (const Request& request : requests_) {
+    if (request.key == 0) continue;
+    writer.Put(request.key);
+    writer.Bytes(request.name);
+    writer.Put(request.frontier.valid_low);
+    writer.Put(request.frontier.valid_high);
+    writer.Put(request.frontier.scheduler);
+    writer.Put(request.admitted_step);
+    writer.Put(static_cast<uint32_t>(request.pending.size()));
+    for (const PendingOutcome& pending : request.pending) {
+      writer.Put(pending.step);
+      writer.Put(pending.drafts);
+    }
+    PutRows(writer, request.rows);
+  }
+  for (const auto& pool : blocks_) {
+    uint32_t used = 0;
+    for (const Block& block : pool)
+      used += block.owner != 0 || block.last_owner != 0 || block.claims != 0;
+    writer.Put(used);
+    for (size_t i = 0; i < pool.size(); ++i) {
+      const Block& block = pool[i];
+      if (block.owner == 0 && block.last_owner == 0 && block.claims == 0) continue;
+      writer.Put(static_cast<uint32_t>(i));
+      writer.Put(block.owner);
+      writer.Put(block.last_owner);
+      writer.Put(block.since_step);
+      writer.Put(block.released_step);
+    }
+  }
+  writer.Put(static_cast<uint32_t>(released_.size()));
+  for (const Released& released : released_) {
+    writer.Put(released.key);
+    writer.Put(released.step);
+    writer.Bytes(released.name);
+    PutRows(writer, released.rows);
+  }
+  writer.Put(previous_step_);
+  writer.Put(static_cast<uint32_t>(previous_.size()));
+  for (const ExecutedRow& row : previous_) {
+    writer.Put(row.key);
+    writer.Put(row.start);
+    writer.Put(row.num_tokens);
+  }
+  out->assign(kMagic, sizeof(kMagic));
+  Writer header(out);
+  header.Put(kVersion);
+  header.Put(Fnv1a(payload));
+  out->append(payload);
+}
+
+step::Status Mirror::Restore(std::string_view bytes) {
+  constexpr size_t kHeader = sizeof(kMagic) + sizeof(uint32_t) + sizeof(uint64_t);
+  const auto damaged = [] {
+    return step::Status(KVGUARD_ERROR_FORMAT,
+                        "snapshot: damaged; take it again, or replay from the beginning");
+  };
+  if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
+    return step::Status(KVGUARD_ERROR_FORMAT, "snapshot: not a kvguard snapshot");
+  }
+  Reader header(bytes.substr(sizeof(kMagic), kHeader - sizeof(kMagic)));
+  uint32_t version = 0;
+  uint64_t hash = 0;
+  if (!header.Get(&version) || !header.Get(&hash)) return damaged();
+  if (version > kVersion) {
+    return step::Status(KVGUARD_ERROR_VERSION,
+                        "snapshot: written by a later kvguard; update this one");
+  }
+  const std::string_view payload = bytes.substr(kHeader);
+  if (version != kVersion || Fnv1a(payload) != hash) return damaged();
+
+  Reader reader(payload);
+  uint64_t fingerprint = 0;
+  if (!reader.Get(&fingerprint)) return damaged();
+  if (fingerprint != Fingerprint(*layout_)) {
+    return step::Malformed("snapshot: taken with another geometry (pools or groups differ)");
+  }
+  Mirror fresh;
+  fresh.Init(layout_, history_steps_, history_bytes_);
+  fresh.serial_ = serial_;
+  fresh.plan_serial_ = plan_serial_;
+  uint32_t num_requests = 0;
+  if (!reader.Count(&num_requests, sizeof(uint64_t))) return damaged();
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    uint64_t key = 0;
+    std::string name;
+    if (!reader.Get(&key) || key == 0 || fresh.Find(key) != kNoRequest || !reader.Bytes(&name))
+      return damaged();
+    Request& request = fresh.at(fresh.Admit(key, name, 0, 0));
+    uint32_t num_pending = 0;
+    if (!reader.Get(&request.frontier.valid_low) || !reader.Get(&request.frontier.valid_high) ||
+        !reader.Get(&request.frontier.scheduler) || !reader.Get(&request.admitted_step) ||
+        !reader.Count(&num_pending, 16)) {
+      return damaged();
+    }
+    constexpr int64_t kMost = int64_t{1} << 41;
+    const Frontier& f = request.frontier;
+    if (f.valid_low < 0 || f.valid_high < f.valid_low || f.scheduler < 0 || f.valid_high > kMost ||
+        f.scheduler > kMost) {
+      return damaged();
+    }
+    request.pending.resize(num_pending);
+    for (PendingOutcome& pending : request.pending) {
+      if (!reader.Get(&pending.step) || !reader.Get(&pending.drafts) || pending.drafts < 0 ||
+          pending.drafts > kMost) {
+        return damaged();
+      }
+    }
+    if (!GetRows(reader, *layout_, &request.rows)) return damaged();
+    // Claims are what the rows say: they are counted anew, not read.
+    for (const geometry::Group& group : layout_->groups) {
+      const int64_t columns = fresh.BoundBlocks(request, group);
+      for (int64_t column = 0; column < columns; ++column) {
+        const int64_t block = fresh.BlockAt(request, group, column);
+        if (!fresh.InPool(group, block) || block == layout_->pools[group.pool].null_block) continue;
+        ++fresh.BlockOf(group, block).claims;
+      }
+    }
+  }
+  for (auto& pool : fresh.blocks_) {
+    uint32_t used = 0;
+    if (!reader.Count(&used, 36)) return damaged();
+    for (uint32_t i = 0; i < used; ++i) {
+      uint32_t index = 0;
+      if (!reader.Get(&index) || index >= pool.size()) return damaged();
+      Block& block = pool[index];
+      if (!reader.Get(&block.owner) || !reader.Get(&block.last_owner) ||
+          !reader.Get(&block.since_step) || !reader.Get(&block.released_step)) {
+        return damaged();
+      }
+      if (block.owner != 0 && (fresh.Find(block.owner) == kNoRequest || block.claims == 0))
+        return damaged();
+    }
+  }
+  uint32_t num_released = 0;
+  if (!reader.Count(&num_released, 20)) return damaged();
+  for (uint32_t i = 0; i < num_released; ++i) {
+    Released released;
+    if (!reader.Get(&released.key) || !reader.Get(&released.step) ||
+        !reader.Bytes(&released.name) || !GetRows(reader, *layout_, &released.rows)) {
+      return damaged();
+    }
+    fresh.AddReleased(std::move(released));
+  }
+  uint32_t num_previous = 0;
+  if (!reader.Get(&fresh.previous_step_) || !reader.Count(&num_previous, 24)) return damaged();
+  fresh.previous_.resize(num_previous);
+  for (ExecutedRow& row : fresh.previous_) {
+    if (!reader.Get(&row.key) || !reader.Get(&row.start) || !reader.Get(&row.num_tokens) ||
+        row.num_tokens < 0 || row.start < 0) {
+      return damaged();
+    }
+  }
+  if (!reader.AtEnd()) return damaged();
+  *this = std::move(fresh);
+  return {};
+}
+
+}  // namespace kvguard::mirror

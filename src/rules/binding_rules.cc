@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family binding: what the scheduler decided, against itself. Also moves the mirror, event by
+// event.
+#include <algorithm>
+
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+using mirror::kNoRequest;
+using mirror::Request;
+
+// Columns in front of the frontier may be prefix hits: content that others wrote, which nobody owns
+// by this binding.
+bool IsHit(const Request& request, const Group& group, int64_t column) {
+  return (column + 1) * group.block_size <= request.frontier.valid_low;
+}
+
+bool AlreadyInRow(const mirror::Mirror& mirror, const Request& request, const Group& group,
+                  int64_t block) {
+  const int64_t columns = mirror.BoundBlocks(request, group);
+  for (int64_t column = 0; column < columns; ++column) {
+    if (mirror.BlockAt(request, group, column) == block) return true;
+  }
+  return false;
+}
+
+void BindOne(Context& context, Request& request, const Group& group, int64_t block) {
+  mirror::Mirror& mirror = *context.mirror;
+  const int64_t column = mirror.BoundBlocks(request, group);
+  const auto emit = [&](uint32_t code) -> kvguard_finding& {
+    kvguard_finding& finding = Emit(context, code);
+    finding.request = request.key;
+    finding.group = group.id;
+    finding.pos = column;
+    SetValues(finding, KVGUARD_NONE, block);
+    return finding;
+  };
+  if (!mirror.InPool(group, block)) {
+    emit(kBlockOutOfRange).expected = context.layout().PoolOf(group).num_blocks - 1;
+    mirror.Push(&request, group, block);
+    return;
+  }
+  if (block == context.layout().PoolOf(group).null_block) {
+    emit(kBlockNull);
+    mirror.Push(&request, group, block);
+    return;
+  }
+  // Only a block that somebody claims can stand in this row already, so the common case costs one
+  // look.
+  if (mirror.BlockOf(group, block).claims > 0 && AlreadyInRow(mirror, request, group, block)) {
+    emit(kBlockRepeated);
+    mirror.ClaimHit(group, block,
+                    context.step);  // keeps the count of claims equal to the row entries
+  } else if (IsHit(request, group, column)) {
+    mirror.ClaimHit(group, block, context.step);
+  } else {
+    JudgeFreshOwner(context, request, group, column, block);
+    mirror.ClaimFresh(group, block, request.key, context.step);
+  }
+  mirror.Push(&request, group, block);
+}
+
+void Bind(Context& context, const kvguard_event& event, Request& request) {
+  const Group& group = context.layout().groups[event.group];
+  mirror::Mirror& mirror = *context.mirror;
+  if (event.kind == KVGUARD_EVENT_REPLACE) mirror.Truncate(&request, group, 0, context.step);
+  if (event.num_blocks > 0) mirror.MarkAppend(&request, group);
+  for (uint64_t i = 0; i < event.num_blocks; ++i) BindOne(context, request, group, event.blocks[i]);
+  const int64_t columns = mirror.BoundBlocks(request, group);
+  if (group.max_columns > 0 && columns > group.max_columns) {
+    kvguard_finding& finding = Emit(context, kRowTooWide);
+    finding.request = request.key;
+    finding.group = group.id;
+    SetValues(finding, group.max_columns, columns);
+  }
+  context.coverage->Add(group.id, 0, 0, KVGUARD_FAMILY_BINDING, event.num_blocks);
+  context.coverage->Add(group.id, 0, 0, KVGUARD_FAMILY_OWNERSHIP, event.num_blocks);
+}
+
+void UnknownRequest(Context& context, uint64_t key, uint32_t group) {
+  kvguard_finding& finding = Emit(context, kRequestUnknown);
+  finding.request = key;
+  finding.group = group;
+}
+
+bool HasGapNamed(const Context& context, const char* name) {
+  return std::find(context.gaps->begin(), context.gaps->end(), name) != context.gaps->end();
+}
+
+void NoteGap(Context& context, const char* name) {
+  if (!HasGapNamed(context, name)) context.gaps->emplace_back(name);
+}
+
+void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_event) {
+  mirror::Mirror& mirror = *context.mirror;
+  switch (event.kind) {
+    case KVGUARD_EVENT_ADMIT:
+      if (mirror.Find(event.request) != kNoRequest) {  // twice in one record
+        NoteGap(context, "admitted-twice");
+        *lost = true;
+        return;
+      }
+      mirror.Admit(event.request,
+                   std::string_view(event.name == nullptr ? "" : event.name, event.name_size),
+                   event.first, context.step);
+      return;
+    case KVGUARD_EVENT_FINISH:
+    case KVGUARD_EVENT_PREEMPT: {
+      const uint32_t index = mirror.Find(event.request);
+      if (index == kNoRequest) {
+        ++context.counters->ignored;
+      } else {
+        mirror.Release(index, context.step);
+      }
+      return;
+    }
+    case KVGUARD_EVENT_ROLLBACK: {
+      const uint32_t index = mirror.Find(event.request);
+      if (index == kNoRequest) return UnknownRequest(context, event.request, KVGUARD_ALL_GROUPS);
+      mirror::Frontier& f = mirror.at(index).frontier;
+      f.valid_low = std::max<int64_t>(0, f.valid_low - event.count);
+      f.valid_high = std::max<int64_t>(0, f.valid_high - event.count);
+      f.scheduler = f.valid_high;
+      return;
+    }
+    case KVGUARD_EVENT_APPEND:
+    case KVGUARD_EVENT_REPLACE: {
+      const uint32_t index = mirror.Find(event.request);
+      if (index == kNoRequest) return UnknownRequest(context, event.request, event.group);
+      Bind(context, event, mirror.at(index));
+      return;
+    }
+    case KVGUARD_EVENT_TRUNCATE: {
+      const uint32_t index = mirror.Find(event.request);
+      if (index == kNoRequest) return UnknownRequest(context, event.request, event.group);
+      mirror.Truncate(&mirror.at(index), context.layout().groups[event.group], event.first,
+                      context.step);
+      return;
+    }
+    case KVGUARD_EVENT_SHARE:
+    case KVGUARD_EVENT_REMAP:
+    case KVGUARD_EVENT_ERASE:
+    case KVGUARD_EVENT_REBASE:
+      // They move tables or positions in ways this version does not follow: what it would expect
+      // afterwards is wrong.
+      NoteGap(context, "table-event-not-followed");
+      *lost = true;
+      return;
+    case KVGUARD_EVENT_ZERO:
+    case KVGUARD_EVENT_ZERO_DONE:
+    case KVGUARD_EVENT_COPY:
+    case KVGUARD_EVENT_COPY_DONE:
+      NoteGap(context, "copy-not-judged");
+      return;
+    case KVGUARD_EVENT_DOMAIN:
+    case KVGUARD_EVENT_FREE:
+      ++context.counters->ignored;
+      return;
+    case KVGUARD_EVENT_GAP:
+      context.gaps->emplace_back(event.name, event.name_size);
+      *gap_event = true;
+      if ((event.flags & KVGUARD_EVENT_BINDINGS_LOST) != 0) *lost = true;
+      return;
+    default:
+      NoteGap(context, "transfer-not-judged");
+      return;
+  }
+}
+
+// The scheduler's count against what was computed, and where this step's first token therefore
+// stands.
+void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row) {
+  mirror::Frontier& f = request.frontier;
+  const bool async = context.layout().Has(KVGUARD_ENGINE_ASYNC);
+  const auto emit = [&](uint32_t code, int64_t expected) {
+    kvguard_finding& finding = Emit(context, code);
+    finding.request = request.key;
+    finding.pos = row.num_computed;
+    SetValues(finding, expected, row.num_computed);
+  };
+  request.start_low = request.start_high = KVGUARD_NONE;
+  if (row.num_computed > f.scheduler) {
+    emit(kCountAhead, f.scheduler);
+    request.start = f.valid_low;  // what was computed has not changed by being miscounted
+    request.start_low = request.start_high = request.start;
+    return;
+  }
+  if (row.num_computed < f.valid_low) {
+    // A failed load takes computed tokens back; without a connector nothing that we know does.
+    if (!context.layout().Has(KVGUARD_ENGINE_CONNECTOR)) emit(kCountBehind, f.valid_low);
+    f = {row.num_computed, row.num_computed, row.num_computed};
+    request.pending.clear();
+  } else if (!async) {
+    f = {row.num_computed, row.num_computed, row.num_computed};
+    request.pending.clear();
+  } else {
+    f.scheduler = row.num_computed;
+    f.valid_high = std::min(f.valid_high, row.num_computed);
+  }
+  request.start_low = f.valid_low;
+  request.start_high = f.valid_high;
+  request.start = f.valid_low == f.valid_high ? f.valid_low : KVGUARD_NONE;
+}
+
+}  // namespace
+
+step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lost,
+                        bool* gap_event) {
+  mirror::Mirror& mirror = *context.mirror;
+  for (size_t i = 0; i < begin.events.size(); ++i) {
+    const kvguard_event& event = begin.events[i];
+    if (event.kind != KVGUARD_EVENT_ADMIT) continue;
+    if (mirror.Find(event.request) != kNoRequest) {
+      return step::Malformed("events[%zu]: key %llu is admitted twice; keys are never reused", i,
+                             static_cast<unsigned long long>(event.request));
+    }
+  }
+  mirror.BeginStep(context.step);
+  for (size_t i = 0; i < begin.events.size(); ++i) Apply(context, begin.events[i], lost, gap_event);
+
+  for (size_t i = 0; i < begin.scheduled.size(); ++i) {
+    const kvguard_scheduled& row = begin.scheduled[i];
+    const uint32_t index = mirror.Find(row.request);
+    if (index == kNoRequest) {
+      UnknownRequest(context, row.request, KVGUARD_ALL_GROUPS);
+      continue;
+    }
+    Request& request = mirror.at(index);
+    if (mirror.IsScheduled(request)) {
+      NoteGap(context, "scheduled-twice");
+      continue;
+    }
+    JudgeCount(context, request, row);
+    request.num_tokens = row.num_tokens;
+    request.num_drafts = row.num_drafts;
+    mirror.Schedule(index);
+    const int64_t end = std::max(row.num_computed, request.start_high) + row.num_tokens;
+    for (const Group& group : context.layout().groups) {
+      const int64_t needed = geometry::BlocksFor(end, group.block_size);
+      const int64_t bound = mirror.BoundBlocks(request, group);
+      if (bound < needed) {
+        kvguard_finding& finding = Emit(context, kCapacityShort);
+        finding.request = request.key;
+        finding.group = group.id;
+        finding.pos = end - 1;
+        SetValues(finding, needed, bound);
+      }
+    }
+    JudgeWriters(context, request);
+  }
+  const uint64_t scheduled = begin.scheduled.size();
+  context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_BINDING, scheduled);
+  context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_OWNERSHIP, scheduled);
+  context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_FRONTIER, scheduled);
+  return {};
+}
+
+step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step) {
+  mirror::Mirror& mirror = *context.mirror;
+  for (size_t i = 0; i < outcome.rows.size(); ++i) {
+    const kvguard_outcome_row& row = outcome.rows[i];
+    const uint32_t index = mirror.Find(row.request);
+    if (index == kNoRequest) {
+      ++context.counters->ignored;  // it ended before its outcome was known
+      continue;
+    }
+    Request& request = mirror.at(index);
+    // An outcome that arrives inside its own step is applied to the step's own drafts.
+    if (mirror.IsOpen(for_step) && mirror.IsScheduled(request)) {
+      if (row.num_rejected <= request.num_drafts) {
+        request.rejected = row.num_rejected;
+        continue;
+      }
+    } else if (mirror.Outcome(&request, for_step, row.num_rejected)) {
+      continue;
+    }
+    kvguard_finding& finding = Emit(context, kRejectedTooMany);
+    finding.request = row.request;
+    SetValues(finding, request.num_drafts, row.num_rejected);
+  }
+  bool lost = false;
+  bool gap_event = false;
+  for (size_t i = 0; i < outcome.events.size(); ++i) {
+    const uint32_t kind = outcome.events[i].kind;
+    if (kind < KVGUARD_EVENT_RESERVE) {
+      return step::Malformed("outcome events[%zu]: kind %u belongs into a BEGIN", i, kind);
+    }
+    Apply(context, outcome.events[i], &lost, &gap_event);
+  }
+  return {};
+}
+
+}  // namespace kvguard::rules

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of rules that code, docs and `kvguard rules` share.
+#ifndef KVGUARD_SRC_RULES_CATALOG_H_
+#define KVGUARD_SRC_RULES_CATALOG_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kvguard/kvguard.h"
+
+namespace kvguard::rules {
+
+// Codes: family * 100 + rule. Never reused.
+enum Code : uint32_t {
+  kRowUnknown = 101,
+  kRowMissing = 102,
+  kRowDuplicate = 103,
+  kQueryLengthMismatch = 104,
+  kQueryStartMalformed = 105,
+  kBlockOutOfRange = 201,
+  kBlockNull = 202,
+  kBlockRepeated = 203,
+  kCapacityShort = 204,
+  kRequestUnknown = 205,
+  kRowTooWide = 206,
+  kTableMismatch = 301,
+  kTableNull = 302,
+  kTableOutOfRange = 303,
+  kTableColumnsMismatch = 304,
+  kPaddedRowNotNull = 305,
+  kSlotMismatch = 401,
+  kSlotNullBlock = 402,
+  kSlotPad = 403,
+  kSlotOutOfRange = 404,
+  kSlotWrittenTwice = 405,
+  kPadSlotReal = 406,
+  kSeqLenMismatch = 501,
+  kPaddedSeqLen = 502,
+  kBlockOwned = 601,
+  kForeignWrite = 602,
+  kTwoWriters = 603,
+  kFrontierMismatch = 901,
+  kCountAhead = 902,
+  kPositionMismatch = 903,
+  kCountBehind = 904,
+  kRejectedTooMany = 905,
+};
+
+std::span<const kvguard_rule> Catalog();
+const kvguard_rule* FindRule(uint32_t code);
+
+// Where a finding stands among those of its step: a smaller rank explains a larger one. What the
+// scheduler decided explains what the runner planned; a wrong table or frontier explains wrong
+// lengths, slots and writes.
+int CausalRank(uint32_t code);
+
+}  // namespace kvguard::rules
+
+#endif  // KVGUARD_SRC_RULES_CATALOG_H_

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family ownership: a block has one writing owner, over all groups of its pool.
+#include <algorithm>
+
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+
+// With a connector blocks change hands in ways the stream does not show (mrv2.md 6.2, traps 7, 8,
+// 10, 11).
+uint32_t OwnershipGrade(const Context& context) {
+  return context.layout().Has(KVGUARD_ENGINE_CONNECTOR) ? KVGUARD_GRADE_SUSPICION
+                                                        : KVGUARD_GRADE_PROOF;
+}
+
+}  // namespace
+
+void JudgeFreshOwner(Context& context, const mirror::Request& request, const Group& group,
+                     int64_t column, int64_t block) {
+  const mirror::Block& b = context.mirror->BlockOf(group, block);
+  if (context.mirror->EarlierClaims(b, context.step) == 0) return;
+  kvguard_finding& finding = Emit(context, kBlockOwned, OwnershipGrade(context));
+  finding.request = request.key;
+  finding.group = group.id;
+  finding.pos = column;
+  SetValues(finding, KVGUARD_NONE, block);
+  SetVictim(context, finding, group, block, request.key);
+}
+
+void JudgeWriters(Context& context, const mirror::Request& request) {
+  if (request.start_low == KVGUARD_NONE) return;
+  for (const Group& group : context.layout().groups) {
+    const int64_t bound = context.mirror->BoundBlocks(request, group);
+    const int64_t last =
+        std::min(bound - 1, (request.start_high + request.num_tokens - 1) / group.block_size);
+    for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
+      const int64_t block = context.mirror->BlockAt(request, group, column);
+      if (!context.mirror->InPool(group, block) ||
+          block == context.layout().PoolOf(group).null_block)
+        continue;
+      mirror::Block& b = context.mirror->BlockOf(group, block);
+      if (b.write_step == context.step && b.writer != 0 && b.writer != request.key) {
+        kvguard_finding& finding = Emit(context, kTwoWriters, OwnershipGrade(context));
+        finding.request = request.key;
+        finding.group = group.id;
+        finding.pos = column * group.block_size;
+        SetValues(finding, KVGUARD_NONE, block);
+        finding.victim = b.writer;
+        finding.victim_block = block;
+        finding.victim_since = b.since_step;
+        finding.victim_first = column * group.block_size;
+        finding.victim_last = finding.victim_first + group.block_size - 1;
+        finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
+      }
+      b.write_step = context.step;
+      b.writer = request.key;
+    }
+  }
+}
+
+void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint64_t row_index) {
+  const Group& group = *view.group;
+  const RowState& row = (*context.rows)[row_index];
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t null_block = context.layout().PoolOf(group).null_block;
+  constexpr size_t kMostVictims = 8;
+  size_t victims = 0;
+  int64_t previous_block = KVGUARD_NONE;
+  kvguard_finding* finding = nullptr;
+  for (int64_t i = 0; i < row.num_tokens && victims <= kMostVictims; ++i) {
+    const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
+    if (slot < 0 || slot >= group.num_slots) continue;
+    const int64_t block = group.BlockOfSlot(slot);
+    const int64_t offset = slot % group.block_size;
+    if (block == null_block) continue;
+    if (block != previous_block) {
+      previous_block = block;
+      finding = nullptr;
+      int64_t position = 0;
+      const uint32_t holder = context.mirror->Holder(group, block, request.key, &position);
+      if (holder == mirror::kNoRequest) continue;
+      // The row's own block, shared as a prefix: whether it may be rewritten is not an address
+      // question.
+      const int64_t column = (row.start + i) / group.block_size;
+      if (column < context.mirror->BoundBlocks(request, group) &&
+          context.mirror->BlockAt(request, group, column) == block) {
+        continue;
+      }
+      if (++victims > kMostVictims) return;
+      finding = &EmitRow(context, kForeignWrite, row_index, group.id);
+      SetVictim(context, *finding, group, block, request.key);
+      finding->pos = row.start + i;
+      SetValues(*finding, KVGUARD_NONE, slot);
+      finding->count = 0;
+      finding->victim_first = position + offset;
+      finding->victim_last = position + offset;
+    }
+    if (finding == nullptr) continue;
+    ++finding->count;
+    const int64_t base = finding->victim_first - finding->victim_first % group.block_size;
+    finding->victim_first = std::min(finding->victim_first, base + offset);
+    finding->victim_last = std::max(finding->victim_last, base + offset);
+  }
+}
+
+}  // namespace kvguard::rules

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family slot: where each token's KV is written. Large rows are compared by runs of one block, so
+// that a long prefill costs one division a block, not one a token.
+#include <algorithm>
+#include <vector>
+
+#include "geometry/equal.h"
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+
+size_t MatchSlots(const step::Ints& slots, uint64_t first, size_t n, int64_t expected) {
+  return slots.wide() ? geometry::MatchRun(slots.i64() + first, n, expected)
+                      : geometry::MatchRun(slots.i32() + first, n, expected);
+}
+
+// Whether every write slot of the row is what its bound blocks give.
+bool RowMatches(const Context& context, const Group& group, const step::Ints& slots,
+                const RowState& row) {
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  const int64_t block_size = group.block_size;
+  int64_t column = row.start / block_size;
+  int64_t offset = row.start - column * block_size;
+  for (int64_t i = 0; i < row.num_tokens; ++column, offset = 0) {
+    if (column >= bound) return false;
+    const int64_t n = std::min(block_size - offset, row.num_tokens - i);
+    const int64_t block = context.mirror->BlockAt(request, group, column);
+    // An id that no table can hold was a finding when it was bound; there is no slot to expect for
+    // it.
+    if (block >= 0) {
+      const auto first = row.first_token + static_cast<uint64_t>(i);
+      if (MatchSlots(slots, first, static_cast<size_t>(n), block * block_size + offset) !=
+          static_cast<size_t>(n)) {
+        return false;
+      }
+    }
+    i += n;
+  }
+  return true;
+}
+
+// The slot that a position has, or KVGUARD_NONE where nothing is bound for it.
+int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
+                     int64_t position) {
+  const int64_t column = position / group.block_size;
+  if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
+  const int64_t block = context.mirror->BlockAt(request, group, column);
+  return block < 0 ? KVGUARD_NONE : geometry::SlotOf(block, position, group.block_size);
+}
+
+uint32_t CodeFor(const Context& context, const Group& group, int64_t slot) {
+  if (slot == context.layout().pad_slot) return kSlotPad;
+  if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
+  if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
+  return kSlotMismatch;
+}
+
+// One finding for each kind of wrong slot in the row, at its first token.
+void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints& slots,
+              const RowState& row) {
+  const mirror::Request& request = context.mirror->at(row.request);
+  for (const uint32_t code : {kSlotMismatch, kSlotNullBlock, kSlotPad, kSlotOutOfRange}) {
+    kvguard_finding* finding = nullptr;
+    for (int64_t i = 0; i < row.num_tokens; ++i) {
+      const int64_t expected = ExpectedSlot(context, request, group, row.start + i);
+      const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
+      if (expected == observed || CodeFor(context, group, observed) != code) continue;
+      if (finding == nullptr) {
+        finding = &EmitRow(context, code, b, group.id);
+        finding->pos = row.start + i;
+        SetValues(*finding, expected, observed);
+        finding->count = 0;
+      }
+      ++finding->count;
+    }
+    if (finding != nullptr && code == kSlotMismatch) {
+      SetVictim(context, *finding, group, group.BlockOfSlot(finding->observed), request.key);
+    }
+  }
+}
+
+// Two tokens of the plan on one slot. With every slot as expected and one writer a block there can
+// be none, so this is looked at only when something else is wrong already.
+void JudgeDoubles(Context& context, const step::GroupPlanView& group) {
+  struct Write {
+    int64_t slot;
+    uint64_t row;
+    int64_t position;
+  };
+  std::vector<Write> writes;
+  const int64_t pad = context.layout().pad_slot;
+  for (uint64_t b = 0; b < context.rows->size(); ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest || !row.tokens_usable) continue;
+    for (int64_t i = 0; i < row.num_tokens; ++i) {
+      const int64_t slot = group.slots[row.first_token + static_cast<uint64_t>(i)];
+      if (slot != pad) writes.push_back({slot, b, row.start + i});
+    }
+  }
+  std::stable_sort(writes.begin(), writes.end(),
+                   [](const Write& a, const Write& c) { return a.slot < c.slot; });
+  for (size_t i = 0; i + 1 < writes.size();) {
+    size_t j = i + 1;
+    while (j < writes.size() && writes[j].slot == writes[i].slot) ++j;
+    if (j > i + 1) {
+      kvguard_finding& finding =
+          EmitRow(context, kSlotWrittenTwice, writes[i + 1].row, group.group->id);
+      finding.pos = writes[i + 1].position;
+      SetValues(finding, KVGUARD_NONE, writes[i].slot);
+      finding.count = j - i - 1;
+      const uint64_t other = context.plan->requests[writes[i].row];
+      if (other != finding.request) {
+        finding.victim = other;
+        finding.victim_first = finding.victim_last = writes[i].position;
+        finding.victim_block = KVGUARD_NONE;
+        finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
+      }
+      return;  // one finding says it; the slots themselves are findings already
+    }
+    i = j;
+  }
+}
+
+}  // namespace
+
+void JudgeSlots(Context& context, const step::GroupPlanView& group) {
+  if (!group.slots.present()) return;
+  const step::PlanView& plan = *context.plan;
+  const Group& g = *group.group;
+  uint64_t judged = 0;
+  bool wrong = false;
+  for (uint64_t b = 0; b < plan.num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest || !row.tokens_usable || row.start == KVGUARD_NONE)
+      continue;
+    judged += static_cast<uint64_t>(row.num_tokens);
+    if (RowMatches(context, g, group.slots, row)) continue;
+    wrong = true;
+    Diagnose(context, b, g, group.slots, row);
+    JudgeForeignWrites(context, group, b);
+  }
+  if (wrong) JudgeDoubles(context, group);
+  const uint64_t end = std::min(plan.padded_tokens, group.slots.count);
+  if (end > plan.num_tokens) {
+    const size_t n = end - plan.num_tokens;
+    const int64_t pad = context.layout().pad_slot;
+    const size_t good = group.slots.wide()
+                            ? geometry::MatchValue(group.slots.i64() + plan.num_tokens, n, pad)
+                            : geometry::MatchValue(group.slots.i32() + plan.num_tokens, n, pad);
+    if (good < n) {
+      kvguard_finding& finding = Emit(context, kPadSlotReal);
+      finding.group = g.id;
+      finding.pos = static_cast<int64_t>(plan.num_tokens + good);
+      SetValues(finding, pad, group.slots[plan.num_tokens + good]);
+      const int64_t slot = finding.observed;
+      if (slot >= 0 && slot < g.num_slots) SetVictim(context, finding, g, g.BlockOfSlot(slot), 0);
+    }
+    judged += n;
+  }
+  context.counters->slots += judged;
+  context.coverage->Add(g.id, plan.pass, plan.stage, KVGUARD_FAMILY_SLOT, judged);
+}
+
+}  // namespace kvguard::rules

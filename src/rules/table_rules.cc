@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family table: what attention will read through, against what is bound. All bound columns are
+// compared, not only those of this step's reads: a wrong entry is found before it is used.
+#include <algorithm>
+
+#include "geometry/equal.h"
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+size_t MatchEntries(const step::Ints& shown, const std::vector<int32_t>& bound, size_t from,
+                    size_t n) {
+  return shown.wide() ? geometry::MatchEqual(shown.i64() + from, bound.data() + from, n - from)
+                      : geometry::MatchEqual(shown.i32() + from, bound.data() + from, n - from);
+}
+
+uint32_t CodeFor(const geometry::Group& group, const geometry::Pool& pool, int64_t shown) {
+  if (shown < 0 || shown >= pool.num_blocks * group.EntriesPerBlock()) return kTableOutOfRange;
+  if (pool.null_block != KVGUARD_NONE && shown / group.EntriesPerBlock() == pool.null_block)
+    return kTableNull;
+  return kTableMismatch;
+}
+
+// One finding for each kind of wrong entry in the row, at its first column.
+void Diagnose(Context& context, uint64_t b, const geometry::Group& group, const step::Ints& shown,
+              const std::vector<int32_t>& bound, size_t first, size_t n) {
+  const geometry::Pool& pool = context.layout().PoolOf(group);
+  for (const uint32_t code : {kTableMismatch, kTableNull, kTableOutOfRange}) {
+    size_t at = n;
+    uint64_t count = 0;
+    for (size_t j = first; j < n; ++j) {
+      if (shown[j] == bound[j] || CodeFor(group, pool, shown[j]) != code) continue;
+      if (count++ == 0) at = j;
+    }
+    if (count == 0) continue;
+    kvguard_finding& finding = EmitRow(context, code, b, group.id);
+    finding.pos = static_cast<int64_t>(at);
+    finding.count = count;
+    SetValues(finding, bound[at], shown[at]);
+    if (code == kTableMismatch) {
+      SetVictim(context, finding, group, shown[at] / group.EntriesPerBlock(), finding.request);
+    }
+  }
+}
+
+void JudgePaddedRows(Context& context, const step::GroupPlanView& group) {
+  const step::PlanView& plan = *context.plan;
+  const int64_t null_block = context.layout().PoolOf(*group.group).null_block;
+  const uint64_t end = std::min(plan.padded_rows, group.table.rows);
+  for (uint64_t b = plan.num_rows; b < end; ++b) {
+    const step::Ints row = group.table.Row(b);
+    for (uint64_t j = 0; j < row.count; ++j) {
+      if (row[j] == null_block) continue;
+      kvguard_finding& finding = Emit(context, kPaddedRowNotNull);
+      finding.group = group.group->id;
+      finding.row = static_cast<int64_t>(b);
+      finding.pos = static_cast<int64_t>(j);
+      SetValues(finding, null_block, row[j]);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void JudgeTable(Context& context, const step::GroupPlanView& group) {
+  if (!group.table.present()) return;
+  const step::PlanView& plan = *context.plan;
+  const uint32_t id = group.group->id;
+  uint64_t judged = 0;
+  for (uint64_t b = 0; b < plan.num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest) continue;
+    const std::vector<int32_t>& bound = context.mirror->at(row.request).rows[id].entries;
+    const size_t n = std::min<size_t>(bound.size(), group.table.columns);
+    const int64_t live =
+        group.table.row_columns.present() ? group.table.row_columns[b] : static_cast<int64_t>(n);
+    if (live != static_cast<int64_t>(bound.size())) {
+      kvguard_finding& finding = EmitRow(context, kTableColumnsMismatch, b, id);
+      finding.pos =
+          static_cast<int64_t>(std::min<size_t>(n, live < 0 ? 0 : static_cast<size_t>(live)));
+      SetValues(finding, static_cast<int64_t>(bound.size()), live);
+    }
+    const step::Ints shown = group.table.Row(b);
+    const size_t good = MatchEntries(shown, bound, 0, n);
+    if (good < n) Diagnose(context, b, *group.group, shown, bound, good, n);
+    judged += n;
+  }
+  if ((group.group->flags & KVGUARD_GROUP_PAD_ROWS_NULL) != 0) JudgePaddedRows(context, group);
+  context.counters->entries += judged;
+  context.coverage->Add(id, plan.pass, plan.stage, KVGUARD_FAMILY_TABLE, judged);
+}
+
+}  // namespace kvguard::rules

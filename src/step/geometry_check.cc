@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <limits>
+
+#include "step/views.h"
+
+namespace kvguard::step {
+namespace {
+
+// Block ids are kept as int32 in the mirror, as every engine's tables hold them.
+constexpr uint64_t kMostPoolBlocks = std::numeric_limits<int32_t>::max();
+constexpr uint64_t kMostCount = uint64_t{1} << 31;
+
+Status CheckPool(const kvguard_pool& pool, size_t i, geometry::Pool* out) {
+  if (pool.id != i)
+    return Malformed("pools[%zu]: id is %u; pools are numbered by their index", i, pool.id);
+  if (pool.kind < KVGUARD_POOL_PAGES || pool.kind > KVGUARD_POOL_STATE) {
+    return Malformed("pools[%zu]: kind %u does not exist", i, pool.kind);
+  }
+  if (pool.num_blocks == 0 || pool.num_blocks > kMostPoolBlocks) {
+    return Malformed("pools[%zu]: %llu blocks; 1 to %llu are possible", i,
+                     static_cast<unsigned long long>(pool.num_blocks),
+                     static_cast<unsigned long long>(kMostPoolBlocks));
+  }
+  if (pool.null_block != KVGUARD_NONE &&
+      (pool.null_block < 0 || static_cast<uint64_t>(pool.null_block) >= pool.num_blocks)) {
+    return Malformed("pools[%zu]: null block %lld is not in the pool; -1 if the engine has none", i,
+                     static_cast<long long>(pool.null_block));
+  }
+  out->num_blocks = static_cast<int64_t>(pool.num_blocks);
+  out->null_block = pool.null_block;
+  out->kind = pool.kind;
+  out->memory = pool.memory;
+  return {};
+}
+
+Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& layout,
+                  geometry::Group* out) {
+  if (group.id != i)
+    return Malformed("groups[%zu]: id is %u; groups are numbered by their index", i, group.id);
+  if (group.pool >= layout.pools.size())
+    return Malformed("groups[%zu]: pool %u does not exist", i, group.pool);
+  if (group.kind < KVGUARD_GROUP_FULL || group.kind > KVGUARD_GROUP_NONE) {
+    return Malformed("groups[%zu]: kind %u does not exist", i, group.kind);
+  }
+  if (group.block_size == 0 || group.kernel_block_size == 0 ||
+      group.block_size % group.kernel_block_size != 0) {
+    return Malformed("groups[%zu]: kernel block size %u does not divide block size %u", i,
+                     group.kernel_block_size, group.block_size);
+  }
+  if (group.encoding < KVGUARD_READ_TABLE || group.encoding > KVGUARD_READ_STATE) {
+    return Malformed("groups[%zu]: encoding %u does not exist", i, group.encoding);
+  }
+  if (group.kind != KVGUARD_GROUP_FULL) {
+    return Unsupported("cannot judge: group %zu is of kind %s, which this version has no rules for",
+                       i, kvguard_name("group_kind", group.kind));
+  }
+  if (group.encoding != KVGUARD_READ_TABLE) {
+    return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
+                       kvguard_name("encoding", group.encoding));
+  }
+  if (group.placement != KVGUARD_PLACEMENT_ASSIGNED) {
+    return Unsupported(
+        "cannot judge: group %zu has placement %u; this version judges assigned placement (1)", i,
+        group.placement);
+  }
+  if (group.table_unit != KVGUARD_UNIT_BLOCK && group.table_unit != KVGUARD_UNIT_KERNEL_BLOCK) {
+    return Unsupported(
+        "cannot judge: group %zu has tables in unit %u; this version reads blocks (1) and kernel "
+        "blocks (2)",
+        i, group.table_unit);
+  }
+  if (group.index_scale > 1 || group.token_stride > 1 || group.slot_base != 0) {
+    return Unsupported(
+        "cannot judge: group %zu scales its slots (%u, %u, %lld); this version judges consecutive "
+        "slots",
+        i, group.index_scale, group.token_stride, static_cast<long long>(group.slot_base));
+  }
+  if ((group.flags &
+       ~static_cast<uint32_t>(KVGUARD_GROUP_REPLICATED | KVGUARD_GROUP_PAD_ROWS_NULL)) != 0) {
+    return Unsupported("cannot judge: group %zu has flags %#x, which this version has no rules for",
+                       i, group.flags);
+  }
+  if (group.max_columns > kMostCount)
+    return Malformed("groups[%zu]: rows of that many columns are not plausible", i);
+  out->id = group.id;
+  out->pool = group.pool;
+  out->kind = group.kind;
+  out->placement = group.placement;
+  out->encoding = group.encoding;
+  out->table_unit = group.table_unit;
+  out->flags = group.flags;
+  out->block_size = group.block_size;
+  out->kernel_block_size = group.kernel_block_size;
+  out->kernel_per_block = group.block_size / group.kernel_block_size;
+  out->max_columns = static_cast<int64_t>(group.max_columns);
+  const geometry::Pool& pool = layout.pools[group.pool];
+  out->num_slots = pool.num_blocks * out->block_size;
+  if (pool.num_blocks * out->EntriesPerBlock() > static_cast<int64_t>(kMostPoolBlocks)) {
+    return Malformed("groups[%zu]: %lld kernel blocks do not fit an int32 table", i,
+                     static_cast<long long>(pool.num_blocks * out->EntriesPerBlock()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
+                     std::vector<std::string>* gaps) {
+  kvguard_geometry in;
+  if (Status s = ReadStruct(geometry, &in, "geometry"); !s.ok()) return s;
+  if (in.engine == nullptr) return Malformed("geometry: engine is NULL; name the engine");
+  constexpr uint32_t kKnownFlags = KVGUARD_ENGINE_ASYNC | KVGUARD_ENGINE_CONNECTOR |
+                                   KVGUARD_ENGINE_PARTIAL_HITS | KVGUARD_ENGINE_PREFIX_CACHE |
+                                   KVGUARD_ENGINE_ENCODER;
+  if ((in.flags & ~kKnownFlags) != 0) {
+    return Unsupported("geometry: flags %#x are not known to this version", in.flags);
+  }
+  StructArray<kvguard_pool> pools;
+  StructArray<kvguard_group> groups;
+  if (Status s = pools.Assign(in.pools, in.num_pools, 64, "pools"); !s.ok()) return s;
+  if (Status s = groups.Assign(in.groups, in.num_groups, 256, "groups"); !s.ok()) return s;
+  if (groups.size() == 0) return Malformed("geometry: no cache group; there is nothing to judge");
+  if (in.max_rows == 0 || in.max_rows > kMostCount || in.max_tokens == 0 ||
+      in.max_tokens > kMostCount) {
+    return Malformed(
+        "geometry: max_rows %llu and max_tokens %llu; both are at least 1 and below 2^31",
+        static_cast<unsigned long long>(in.max_rows),
+        static_cast<unsigned long long>(in.max_tokens));
+  }
+  if (in.dcp_size > 1 || in.pcp_size > 1) {
+    return Unsupported(
+        "cannot judge: context parallelism (DCP %u, PCP %u) has no rules in this version",
+        in.dcp_size, in.pcp_size);
+  }
+  *layout = geometry::Layout{};
+  for (size_t i = 0; i < pools.size(); ++i) {
+    if (Status s = CheckPool(pools[i], i, &layout->pools.emplace_back()); !s.ok()) return s;
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (Status s = CheckGroup(groups[i], i, *layout, &layout->groups.emplace_back()); !s.ok())
+      return s;
+  }
+  layout->flags = in.flags;
+  layout->max_rows = static_cast<int64_t>(in.max_rows);
+  layout->max_tokens = static_cast<int64_t>(in.max_tokens);
+  layout->max_model_len =
+      in.max_model_len > kMostCount ? 0 : static_cast<int64_t>(in.max_model_len);
+  layout->num_lookahead = in.num_lookahead;
+  layout->max_drafts = in.max_drafts;
+  layout->pad_slot = in.pad_slot;
+  layout->rank = in.rank;
+  gaps->clear();
+  if (in.num_standing_gaps > 0 && in.standing_gaps == nullptr) {
+    return Malformed("geometry: standing_gaps is NULL but counts %u", in.num_standing_gaps);
+  }
+  if (in.num_standing_gaps > 256)
+    return Malformed("geometry: %u standing gaps; at most 256", in.num_standing_gaps);
+  for (uint32_t i = 0; i < in.num_standing_gaps; ++i) {
+    if (in.standing_gaps[i] == nullptr) return Malformed("geometry: standing_gaps[%u] is NULL", i);
+    gaps->emplace_back(in.standing_gaps[i]);
+  }
+  return {};
+}
+
+}  // namespace kvguard::step
