@@ -438,9 +438,13 @@ kvguard_status kvguard_guard::Feed(const kvguard_record* in, kvguard_verdict* ve
 }
 
 bool kvguard_guard::FamiliesComplete() const {
+  // Counters only grow, so that what was complete once stays complete: a feed pays for this in the
+  // first steps only.
+  if (families_complete_) return true;
   for (const kvguard_coverage_row& row : CoverageRows()) {
     if (row.expected != 0 && row.judged == 0) return false;
   }
+  families_complete_ = true;
   return true;
 }
 

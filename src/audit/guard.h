@@ -131,6 +131,7 @@ struct kvguard_guard {
   std::vector<uint8_t> planned_;  // by group: bit 0 table, bit 1 slots, bit 2 final, in this step
   std::vector<uint8_t> final_known_;  // by group: a FINAL plan was seen in this run
 
+  mutable bool families_complete_ = false;
   bool lost_ = false;  // bindings were lost: nothing is judged until a RESET
   uint64_t next_sequence_ = 0;
   uint64_t record_first_ = 0;

@@ -223,6 +223,14 @@ bool ShowsPrefixOf(const Case& c, const step::Ints& shown, const std::vector<int
 
 void ExplainTable(Case& c) {
   if (!c.view.table.present()) return;
+  const size_t last_append = c.context.mirror->at(c.row.request).rows[c.group.id].last_append;
+  if (c.finding.code == rules::kTableColumnsMismatch) {
+    Tried(c.finding, KVGUARD_CAUSE_LOST_APPEND);
+    if (c.finding.observed == static_cast<int64_t>(last_append) && last_append < c.bound.size()) {
+      Name(c.finding, KVGUARD_CAUSE_LOST_APPEND, last_append);
+    }
+    return;
+  }
   const step::Ints shown = c.view.table.Row(static_cast<uint64_t>(c.finding.row));
   const size_t n = std::min<size_t>(c.bound.size(), c.view.table.columns);
 
@@ -296,8 +304,7 @@ void ExplainTable(Case& c) {
   });
 
   // Right up to the last binding and wrong from there on: that append did not arrive.
-  const mirror::Request& request = c.context.mirror->at(c.row.request);
-  const size_t last = request.rows[c.group.id].last_append;
+  const size_t last = last_append;
   Tried(c.finding, KVGUARD_CAUSE_LOST_APPEND);
   if (last > 0 && last < c.bound.size()) {
     bool right = true;

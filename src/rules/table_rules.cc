@@ -73,18 +73,19 @@ void JudgeTable(Context& context, const step::GroupPlanView& group) {
     const RowState& row = (*context.rows)[b];
     if (row.request == mirror::kNoRequest) continue;
     const std::vector<int32_t>& bound = context.mirror->at(row.request).rows[id].entries;
-    const size_t n = std::min<size_t>(bound.size(), group.table.columns);
-    const int64_t live =
-        group.table.row_columns.present() ? group.table.row_columns[b] : static_cast<int64_t>(n);
-    if (live != static_cast<int64_t>(bound.size())) {
-      kvguard_finding& finding = EmitRow(context, kTableColumnsMismatch, b, id);
-      finding.pos =
-          static_cast<int64_t>(std::min<size_t>(n, live < 0 ? 0 : static_cast<size_t>(live)));
-      SetValues(finding, static_cast<int64_t>(bound.size()), live);
-    }
+    const size_t width = std::min<size_t>(bound.size(), group.table.columns);
+    const int64_t live = group.table.row_columns.present() ? group.table.row_columns[b]
+                                                           : static_cast<int64_t>(width);
+    // Columns that the engine itself does not count hold whatever was there: the count says it all.
+    const size_t n = live < 0 ? 0 : std::min(width, static_cast<size_t>(live));
     const step::Ints shown = group.table.Row(b);
     const size_t good = MatchEntries(shown, bound, 0, n);
     if (good < n) Diagnose(context, b, *group.group, shown, bound, good, n);
+    if (live != static_cast<int64_t>(bound.size())) {
+      kvguard_finding& finding = EmitRow(context, kTableColumnsMismatch, b, id);
+      finding.pos = static_cast<int64_t>(n);
+      SetValues(finding, static_cast<int64_t>(bound.size()), live);
+    }
     judged += n;
   }
   if ((group.group->flags & KVGUARD_GROUP_PAD_ROWS_NULL) != 0) JudgePaddedRows(context, group);
