@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
+
+.DEFAULT_GOAL := build
+.PHONY: build demo demo-vllm test test-all check-slice bench fuzz lint lint-all check-newcomer clean help
+
+build:  ## Build everything; the command is left at build/kvguard
+	@scripts/build.sh build
+
+demo:  ## Replay recorded runs of a real engine, plant five faults, show each caught and explained
+	@scripts/demo.sh
+
+demo-vllm:  ## The same live: guard a real vLLM engine on this CPU
+	@scripts/demo_vllm.sh
+
+test:  ## Tier 1: build, lint, unit tests, the slice on a real engine; what CI runs
+	@scripts/tier.py test
+
+test-all:  ## Tier 1, and clang-tidy, sanitizers, fuzzers, wheel and benchmarks
+	@scripts/tier.py test-all
+
+check-slice:  ## The guard on a real vLLM engine, end to end
+	@scripts/check_slice.sh
+
+bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
+	@scripts/bench.sh
+
+fuzz:  ## Run every fuzz target for a minute with libFuzzer
+	@scripts/fuzz.sh 60
+
+lint:  ## Format, include direction, licence lines, file length (scripts/lint.sh --fix mends what it can)
+	@scripts/lint.sh
+
+lint-all: build  ## The same, and clang-tidy on every source
+	@scripts/lint.sh --tidy all
+
+check-newcomer:  ## A fresh clone without caches: the demo in 10 minutes, the tests in 45, pip install .
+	@scripts/newcomer.sh
+
+clean:  ## Remove the build folders
+	@rm -rf build build-*
+
+help:  ## This list
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-15s %s\n", $$1, $$2 }'

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: scripts/fuzz.sh [SECONDS [TARGET...]]
+# Builds the fuzz targets with clang, libFuzzer and the sanitizers, and runs each for SECONDS (default 60), from its committed
+# corpus. New inputs stay in the cache, so that runs go on where earlier ones ended; an input that fails is named.
+
+KVGUARD_SCRIPT=fuzz
+. "$(dirname "$0")/lib.sh"
+seconds=${1:-60}
+[ $# -eq 0 ] || shift
+"$KVGUARD_ROOT/scripts/setup.sh" fuzz >/dev/null
+dir=$KVGUARD_ROOT/build-fuzz
+CC=clang-19 CXX=clang++-19 "$KVGUARD_ROOT/scripts/build.sh" "$dir" \
+  -DKVGUARD_FUZZ=ON -DKVGUARD_PYTHON=OFF -DKVGUARD_SANITIZE=address,undefined >&2
+
+passed=0
+failed=0
+while read -r name target corpus; do
+  if [ $# -gt 0 ]; then
+    case " $* " in *" $name "*) ;; *) continue ;; esac
+  fi
+  found=$KVGUARD_CACHE/corpus/$name
+  mkdir -p "$found"
+  corpora=("$found")
+  [ -z "$corpus" ] || corpora+=("$corpus")
+  log=$(mktemp)
+  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+       -artifact_prefix="$found/../$name-" "${corpora[@]}" </dev/null >"$log" 2>&1; then
+    passed=$((passed + 1))
+    printf '%s: %s inputs, coverage %s\n' "$name" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
+      "$(grep -o 'cov: [0-9]*' "$log" | tail -n 1 | cut -d' ' -f2)"
+  else
+    failed=$((failed + 1))
+    printf '%s: FAILED\n' "$name"
+    tail -n 60 "$log"
+  fi
+  rm -f "$log"
+done <"$dir/fuzz_targets.txt"
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
