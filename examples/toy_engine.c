@@ -28,8 +28,8 @@ enum {
 typedef struct Request {
   uint64_t key; /* 0: this place is free */
   char name[32];
-  int prompt, total, computed,
-      scheduled; /* tokens: given, at the end, with valid KV, in this step */
+  int prompt, total;       /* tokens: given, and at the end */
+  int computed, scheduled; /* tokens: with valid KV, and of this step */
   int num_blocks;
   int64_t blocks[COLUMNS];
 } Request;
@@ -62,15 +62,12 @@ static kvguard_event* event(uint32_t kind, uint64_t request) {
 
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-/* Ends what is done, admits what fits, gives every request its next tokens and the blocks for them.
- */
+/* Ends what is done, admits what is new, gives each request its next tokens and blocks for them. */
 static int schedule(uint64_t step) {
   static uint64_t next_key = 1;
   num_events = 0;
   for (int i = 0; i < REQUESTS; ++i) {
-    Request* r =
-        &requests[(i + step) %
-                  REQUESTS]; /* the batch order changes in every step, as in real engines */
+    Request* r = &requests[(i + step) % REQUESTS]; /* a request's row changes in every step */
     if (r->key != 0 && r->computed == r->total) {
       event(KVGUARD_EVENT_FINISH, r->key);
       while (r->num_blocks > 0) free_blocks[num_free++] = r->blocks[--r->num_blocks];
@@ -180,8 +177,7 @@ static kvguard_guard* arm(void) {
   return guard;
 }
 
-/* [guard] Feeds one record. A record that cannot be judged does not stop the engine: the verdict
- * will say so. */
+/* [guard] Feeds one record. One that cannot be judged stops no engine: the verdict will say so. */
 static void feed(kvguard_guard* guard, kvguard_record record, uint64_t step,
                  kvguard_verdict* verdict) {
   kvguard_error error = {.size = sizeof error};
@@ -234,7 +230,7 @@ int main(int argc, char** argv) {
     const kvguard_plan plan = {
         .size = sizeof plan,
         .pass = KVGUARD_PASS_TARGET,
-        .stage = KVGUARD_STAGE_FINAL,
+        .stage = KVGUARD_STAGE_PLANNED,
         .num_groups = 1,
         .groups = &group,
         .num_rows = (uint64_t)num_rows,
