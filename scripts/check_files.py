@@ -59,7 +59,7 @@ def comment_share(text: str) -> float:
 
 def text_problems(name: str, text: str) -> Iterator[str]:
     lines = text.splitlines()
-    if is_code(name):
+    if is_code(name) and text:  # an empty __init__.py or py.typed is nobody's work
         if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:2]):
             yield f"{name}:1: no 'SPDX-License-Identifier: Apache-2.0' in the first two lines"
         if len(lines) > MAX_LINES and name not in LONG_FILES:

@@ -24,6 +24,7 @@ def test_licence_line():
         text("scripts/a.sh", "#!/usr/bin/env bash\n# SPDX-License-Identifier: Apache-2.0\n") == []
     )
     assert text("README.md", "# kvguard\n") == []
+    assert text("tests/slice/__init__.py", "") == []
 
 
 def test_length():

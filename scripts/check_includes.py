@@ -79,6 +79,8 @@ def _quoted_problem(name: str, room: str | None, path: str) -> str | None:
     folder = name.split("/")[0]
     first = path.split("/")[0]
     is_test = name.endswith(("_test.cc", "_bench.cc", "_fuzz.cc")) or folder in ("tests", "bench")
+    if any(path.startswith(prefix) for prefix in THIRD_PARTIES):
+        return f'"{path}": a third party is included as <{path}>'
     if "/" not in path or first in (".", ".."):
         return f'"{path}": name the folder, as in "mirror/block.h"'
     if first == "src":

@@ -32,6 +32,7 @@ def cxx(name, *includes):
         ("src/report/a.cc", "<flatbuffers/flatbuffers.h>", "only for src/trace"),
         ("src/tools/a.cc", '"trace/kvtrace_generated.h"', "stays in src/trace"),
         ("src/tools/a.cc", "<CLI/CLI.hpp>", "only for cli/"),
+        ("src/tools/a_test.cc", '"gtest/gtest.h"', "is included as <gtest/gtest.h>"),
         ("src/tools/a.cc", "<gtest/gtest.h>", "only for files named *_test.cc"),
         ("src/tools/a_test.cc", "<benchmark/benchmark.h>", "only for files named *_bench.cc"),
         ("src/audit/a.cc", "<nanobind/nanobind.h>", "only for bindings/"),

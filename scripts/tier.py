@@ -95,7 +95,7 @@ def count_tests(kind: str, lines: Iterable[str]) -> Count:
 
 
 def alive(group: int) -> bool:
-            # pid (name) state ppid pgrp ...; the name may hold anything: count from its end.
+    """Whether a process of the group runs. Zombies do not: they wait for another parent."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
