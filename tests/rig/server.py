@@ -110,7 +110,7 @@ class Server:
             "worker_cls": worker_cls,
             "additional_config": additional_config,
             # With vLLM's default of 0 a server that is asked to stop kills its engine at once.
-            "shutdown_timeout": 20,
+            "shutdown_timeout": None if launcher else 20,
         }
         self.command = [*launcher, "vllm", "serve", str(folder), *_flags(given | options)]
         changes = {"VLLM_LOGGING_LEVEL": "INFO"} | dict(environ or {})
