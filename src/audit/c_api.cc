@@ -45,7 +45,7 @@ Status CopyOut(const Source& source, size_t total, T* out, size_t capacity, size
   if (capacity == 0) return {};
   if (out == nullptr)
     return Malformed("%s: the buffer is NULL but its capacity is %zu", what, capacity);
-  if (out->size < sizeof(T)) {
+  if (out->size < sizeof(T) || out->size > kvguard::step::kMaxStructSize) {
     return Malformed("%s: set size = sizeof(...) in the first element (it is %u)", what, out->size);
   }
   const size_t stride = out->size;

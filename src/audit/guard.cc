@@ -2,9 +2,11 @@
 #include "audit/guard.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <tuple>
 
 #include "explain/causes.h"
 #include "explain/prose.h"
@@ -23,8 +25,14 @@ constexpr uint32_t kDefaultHistorySteps = 64;
 constexpr uint64_t kDefaultHistoryBytes = 4u << 20;
 constexpr uint32_t kDefaultFindingsPerStep = 32;
 constexpr uint32_t kDefaultFindings = 1024;
+constexpr size_t kMostForgottenNames = 256;  // beyond as many as are needed: pruning stays rare
 constexpr size_t kMostGapNames =
     256;  // a hostile stream of GAP events must not grow memory without end
+
+// Records that say what is bound; without one of them the mirror cannot be believed.
+bool MovesBindings(uint32_t kind) {
+  return kind == KVGUARD_RECORD_BEGIN || kind == KVGUARD_RECORD_RESET;
+}
 
 // Bits of planned_.
 constexpr uint8_t kTableSeen = 1;
@@ -136,12 +144,13 @@ void kvguard_guard::Remember(const kvguard_finding& finding) {
 
 void kvguard_guard::Conclude(Context& context) {
   for (const std::string& name : record_gaps_) NoteGap(name, context.step);
-  std::stable_sort(record_findings_.begin(), record_findings_.end(),
-                   [](const kvguard_finding& a, const kvguard_finding& b) {
-                     const int ra = kvguard::rules::CausalRank(a.code);
-                     const int rb = kvguard::rules::CausalRank(b.code);
-                     return ra != rb ? ra < rb : a.row < b.row;
-                   });
+  for (size_t i = 0; i < record_findings_.size(); ++i) record_findings_[i].sequence = i;
+  std::sort(record_findings_.begin(), record_findings_.end(),
+            [](const kvguard_finding& a, const kvguard_finding& b) {
+              const int ra = kvguard::rules::CausalRank(a.code);
+              const int rb = kvguard::rules::CausalRank(b.code);
+              return std::tie(ra, a.row, a.sequence) < std::tie(rb, b.row, b.sequence);
+            });
   uint64_t proofs = context.suppressed_proofs;
   suspicions_ += context.suppressed_suspicions;
   for (kvguard_finding& finding : record_findings_) {
@@ -187,14 +196,16 @@ void kvguard_guard::Conclude(Context& context) {
     step_proofs_ += proofs;
     proofs_ += proofs;
   }
-  // Drop the oldest that do not belong to the first violated step.
+  // Drop the oldest that do not belong to the first violated step. Late outcomes may add to that
+  // step without end, so no more are kept than one step can store.
   while (findings.size() > config.max_findings) {
     auto it = findings.begin();
-    while (it != findings.end() && it->step == first_violated_step_) ++it;
-    if (it == findings.end()) break;
+    for (uint32_t kept = 0; kept < config.max_findings_per_step; ++kept, ++it) {
+      if (it->step != first_violated_step_) break;
+    }
     findings.erase(it);
   }
-  if (names_.size() > size_t{8} * config.max_findings) {
+  if (names_.size() > names_limit_) {
     std::unordered_map<uint64_t, std::string> old;
     old.swap(names_);
     for (const kvguard_finding& finding : findings) {
@@ -206,20 +217,24 @@ void kvguard_guard::Conclude(Context& context) {
       keep(finding.victim);
       for (uint32_t i = 0; i < finding.num_causes; ++i) keep(finding.causes[i].arg);
     }
+    names_limit_ = 2 * names_.size() + kMostForgottenNames;
   }
+}
+
+void kvguard_guard::LoseBindings(uint64_t step) {
+  lost_ = true;
+  NoteGap("bindings-lost", step);
 }
 
 kvguard::step::Status kvguard_guard::FeedBegin(const kvguard_record& record) {
   if (step_open) {
-    lost_ = true;
-    NoteGap("bindings-lost", record.step);
+    LoseBindings(record.step);
     return OutOfOrder(
         "BEGIN of step %llu inside step %llu: feed END first; nothing is judged until a RESET",
         static_cast<Ull>(record.step), static_cast<Ull>(last_step));
   }
   if (any_step && record.step <= last_step) {
-    lost_ = true;
-    NoteGap("bindings-lost", record.step);
+    LoseBindings(record.step);
     return OutOfOrder(
         "BEGIN of step %llu after step %llu: steps rise; nothing is judged until a RESET",
         static_cast<Ull>(record.step), static_cast<Ull>(last_step));
@@ -237,8 +252,7 @@ kvguard::step::Status kvguard_guard::FeedBegin(const kvguard_record& record) {
     return {};
   }
   const auto lose = [&](Status s) {
-    lost_ = true;
-    NoteGap("bindings-lost", record.step);
+    LoseBindings(record.step);
     return s;
   };
   if (Status s = kvguard::step::CheckBegin(record.body.begin, layout, &begin_view_); !s.ok())
@@ -270,6 +284,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   const bool dummy = plan_view_.pass == KVGUARD_PASS_DUMMY;
   if (!dummy && (!step_open || record.step != last_step)) {
     NoteGap("plan-out-of-order", record.step);
+    if (NeverBegun(record.step)) LoseBindings(record.step);
     return OutOfOrder("PLAN of step %llu, but %s; a plan comes between its step's BEGIN and END",
                       static_cast<Ull>(record.step),
                       step_open ? "another step is open" : "no step is open");
@@ -278,22 +293,18 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   if (!dummy && (lost_ || step_unjudged_)) return {};
   Context context = MakeContext(record.step);
   context.plan = &plan_view_;
-  if (dummy) {
-    if (!step_open) {
-      step_proofs_ = step_stored_ = 0;
-      step_causes_.clear();
-      step_gap_counted_ = step_gap_ = false;
-    }
+  if (dummy) {  // between two steps it counts for the one that ended, whose output may still be held
     kvguard::rules::JudgeDummy(context);
     Conclude(context);
     return {};
   }
+  // In the order of CausalRank: where findings are cut off, the first causes are there.
   kvguard::rules::JudgeRows(context);
+  for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
   kvguard::rules::JudgeLengths(context);
   const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
   for (const auto& group : plan_view_.groups) {
-    kvguard::rules::JudgeTable(context, group);
     kvguard::rules::JudgeSlots(context, group);
     uint8_t& seen = planned_[group.group->id];
     if (final) {
@@ -314,8 +325,9 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
 }
 
 kvguard::step::Status kvguard_guard::FeedOutcome(const kvguard_record& record) {
-  if (!any_step || record.step > last_step) {
+  if (NeverBegun(record.step)) {
     NoteGap("outcome-out-of-order", record.step);
+    LoseBindings(record.step);
     return OutOfOrder("OUTCOME of step %llu, which was never begun", static_cast<Ull>(record.step));
   }
   if (Status s = kvguard::step::CheckOutcome(record.body.outcome, layout, &outcome_view_);
@@ -325,15 +337,18 @@ kvguard::step::Status kvguard_guard::FeedOutcome(const kvguard_record& record) {
   }
   if (lost_) return {};
   Context context = MakeContext(record.step);
-  Status s = kvguard::rules::JudgeOutcome(context, outcome_view_, record.step);
+  bool lost = false;
+  Status s = kvguard::rules::JudgeOutcome(context, outcome_view_, record.step, &lost);
   if (!s.ok()) NoteGap("outcome-malformed", record.step);
   Conclude(context);
+  if (lost) LoseBindings(record.step);
   return s;
 }
 
 kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
   if (!step_open || record.step != last_step) {
     NoteGap("end-out-of-order", record.step);
+    if (NeverBegun(record.step)) LoseBindings(record.step);
     return OutOfOrder("END of step %llu, but %s", static_cast<Ull>(record.step),
                       step_open ? "another step is open" : "no step is open");
   }
@@ -358,7 +373,7 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
   if (!lost_) mirror.EndStep(record.step, real, abandoned);
   step_open = false;
   ++steps_;
-  if (real && !step_gap_) ++steps_judged_;
+  if (real && !step_gap_ && !step_unjudged_) ++steps_judged_;
   return {};
 }
 
@@ -366,6 +381,7 @@ kvguard::step::Status kvguard_guard::FeedReset(const kvguard_record& record) {
   kvguard_reset reset{};
   if (Status s = kvguard::step::CheckReset(record.body.reset, &reset); !s.ok()) {
     NoteGap("reset-malformed", record.step);
+    LoseBindings(record.step);  // what was to be forgotten would be taken for live
     return s;
   }
   if (step_open) {
@@ -381,10 +397,7 @@ kvguard::step::Status kvguard_guard::FeedReset(const kvguard_record& record) {
 kvguard::step::Status kvguard_guard::Dispatch(const kvguard_record& record) {
   if (record.body.begin == nullptr) {
     NoteGap("record-malformed", record.step);
-    if (record.kind == KVGUARD_RECORD_BEGIN) {
-      lost_ = true;
-      NoteGap("bindings-lost", record.step);
-    }
+    if (MovesBindings(record.kind)) LoseBindings(record.step);
     return Malformed("record: body is NULL");
   }
   switch (record.kind) {
@@ -411,11 +424,19 @@ kvguard_status kvguard_guard::Feed(const kvguard_record* in, kvguard_verdict* ve
   record_first_ = next_sequence_;
   record_count_ = 0;
   try {
-    status = kvguard::step::ReadStruct(in, &record, "record");
+    if (verdict != nullptr && verdict->size < sizeof(kvguard_verdict)) {
+      status = Malformed("verdict: size is %u; set size = sizeof(kvguard_verdict)", verdict->size);
+    } else {
+      status = kvguard::step::ReadStruct(in, &record, "record");
+    }
     if (status.ok()) {
       status = Dispatch(record);
     } else {
       NoteGap("record-malformed", last_step);
+      // Unless its head says otherwise, it may have held bindings.
+      const bool head = in != nullptr && reinterpret_cast<uintptr_t>(in) % alignof(kvguard_record) == 0 &&
+                        in->size >= offsetof(kvguard_record, step);
+      if (!head || MovesBindings(in->kind)) LoseBindings(last_step);
     }
   } catch (const std::bad_alloc&) {
     lost_ = true;
@@ -431,7 +452,7 @@ kvguard_status kvguard_guard::Feed(const kvguard_record* in, kvguard_verdict* ve
   kvguard_verdict answer{};
   FillVerdict(&answer);
   for (const kvguard::RecordTap& tap : taps) {
-    if (in != nullptr) tap.on_record(tap.context, *this, *in, status.code(), answer);
+    tap.on_record(tap.context, *this, record, status.code(), answer);
   }
   if (verdict != nullptr && verdict->size >= sizeof(kvguard_verdict)) *verdict = answer;
   return kvguard::step::Report(status, error);
@@ -534,12 +555,15 @@ std::vector<kvguard_gap> kvguard_guard::Gaps() const {
 }
 
 std::string kvguard_guard::NameOf(uint64_t key) const {
-  if (const auto* request = mirror.FindRequest(key))
-    return kvguard::explain::PercentEncode(request->name);
-  if (const auto* released = mirror.FindReleased(key))
-    return kvguard::explain::PercentEncode(released->name);
-  const auto it = names_.find(key);
-  if (it != names_.end()) return kvguard::explain::PercentEncode(it->second);
+  std::string_view name;  // an empty one would leave a field without a value
+  if (const auto* request = mirror.FindRequest(key)) {
+    name = request->name;
+  } else if (const auto* released = mirror.FindReleased(key)) {
+    name = released->name;
+  } else if (const auto it = names_.find(key); it != names_.end()) {
+    name = it->second;
+  }
+  if (!name.empty()) return kvguard::explain::PercentEncode(name);
   return kvguard::step::Sprintf("key:%llu", static_cast<Ull>(key));
 }
 

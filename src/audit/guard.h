@@ -18,7 +18,8 @@
 
 namespace kvguard {
 
-// Sees every record after it was judged, on the feeding thread. Must not feed.
+// Sees every record after it was judged, on the feeding thread. Must not feed. A record whose struct
+// could not be read arrives as one of kind 0 with its error.
 struct RecordTap {
   void* context = nullptr;
   void (*on_record)(void* context, const kvguard_guard& guard, const kvguard_record& record,
@@ -96,6 +97,10 @@ struct kvguard_guard {
   // Orders, links and stores what the record's rules found.
   void Conclude(kvguard::rules::Context& context);
   void NoteGap(std::string_view name, uint64_t step);
+  // Bindings are not known: nothing is judged until a RESET.
+  void LoseBindings(uint64_t step);
+  // A record of such a step says that its BEGIN was lost.
+  bool NeverBegun(uint64_t step) const { return !any_step || step > last_step; }
   void Remember(const kvguard_finding& finding);
   bool FamiliesComplete() const;
 
@@ -111,6 +116,7 @@ struct kvguard_guard {
   std::map<std::string, kvguard_gap, std::less<>> gaps_;
   std::vector<std::string> standing_;
   std::unordered_map<uint64_t, std::string> names_;  // of keys in stored findings
+  size_t names_limit_ = 256;
   std::set<uint32_t> suspicions_printed_;
 
   // The open step, or the last one.

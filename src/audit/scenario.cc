@@ -26,7 +26,7 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
   pool.size = sizeof(pool);
   pool.kind = KVGUARD_POOL_PAGES;
   pool.num_blocks = options_.num_blocks;
-  pool.null_block = 0;
+  pool.null_block = options_.null_block;
   pool.read_trash = pool.write_trash = KVGUARD_NONE;
   std::vector<kvguard_pool> pools;
   std::vector<kvguard_group> groups;
@@ -43,7 +43,7 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.placement = KVGUARD_PLACEMENT_ASSIGNED;
     g.encoding = KVGUARD_READ_TABLE;
     g.table_unit = group.table_unit;
-    g.flags = KVGUARD_GROUP_PAD_ROWS_NULL;
+    g.flags = options_.group_flags;
     g.block_size = group.block_size;
     g.kernel_block_size = group.kernel_block_size;
     g.index_scale = g.token_stride = 1;
@@ -58,11 +58,11 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
   geometry.num_pools = static_cast<uint32_t>(pools.size());
   geometry.groups = groups.data();
   geometry.num_groups = static_cast<uint32_t>(groups.size());
-  geometry.max_rows = 64;
-  geometry.max_tokens = 1024;
+  geometry.max_rows = options_.max_rows;
+  geometry.max_tokens = options_.max_tokens;
   geometry.max_model_len = 1024;
   geometry.max_drafts = options_.max_drafts;
-  geometry.pad_slot = -1;
+  geometry.pad_slot = options_.pad_slot;
   geometry.num_ranks = 1;
   std::vector<const char*> gaps;
   for (const std::string& name : options_.standing_gaps) gaps.push_back(name.c_str());
@@ -116,6 +116,28 @@ Scenario& Scenario::Append(const std::string& name, std::vector<int64_t> blocks,
   bind.blocks = blocks;
   auto& row = live_.at(name).blocks[group];
   row.insert(row.end(), blocks.begin(), blocks.end());
+  return *this;
+}
+
+Scenario& Scenario::Replace(const std::string& name, std::vector<int64_t> blocks, uint32_t group) {
+  Event_& bind = Push(KVGUARD_EVENT_REPLACE, Key(name));
+  bind.event.group = group;
+  bind.blocks = blocks;
+  live_.at(name).blocks[group] = std::move(blocks);
+  return *this;
+}
+
+Scenario& Scenario::Truncate(const std::string& name, int64_t columns, uint32_t group) {
+  Event_& cut = Push(KVGUARD_EVENT_TRUNCATE, Key(name));
+  cut.event.group = group;
+  cut.event.first = columns;
+  live_.at(name).blocks[group].resize(static_cast<size_t>(columns));
+  return *this;
+}
+
+Scenario& Scenario::Rollback(const std::string& name, int64_t tokens) {
+  Push(KVGUARD_EVENT_ROLLBACK, Key(name)).event.count = tokens;
+  live_.at(name).computed -= tokens;
   return *this;
 }
 
@@ -245,7 +267,18 @@ ScenarioPlan Scenario::RightPlan() const {
   return plan;
 }
 
-kvguard_status Scenario::Plan(const ScenarioPlan& plan) {
+void ScenarioPlan::Pad(uint64_t rows, uint64_t tokens, int64_t pad_slot) {
+  padded_rows = requests.size() + rows;
+  padded_tokens = positions.size() + tokens;
+  query_start.resize(padded_rows + 1, query_start.back());
+  seq_lens.resize(padded_rows, 0);
+  for (Group& group : groups) {
+    group.table.resize(padded_rows * group.columns, 0);
+    group.slots.resize(padded_tokens, pad_slot);
+  }
+}
+
+kvguard_status Scenario::Plan(const ScenarioPlan& plan, const RawEdit& edit) {
   std::vector<kvguard_group_plan> groups;
   std::vector<std::vector<int32_t>> narrow;
   narrow.reserve(plan.groups.size() * 2);
@@ -277,6 +310,7 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan) {
         table.dtype = KVGUARD_I32;
       }
       if (!in.row_columns.empty()) table.row_columns = ArrayOf(in.row_columns);
+      if (!in.seq_lens.empty()) table.seq_lens = ArrayOf(in.seq_lens);
     }
     groups.push_back(out);
   }
@@ -291,9 +325,11 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan) {
   out.requests = plan.requests.data();
   out.query_start = ArrayOf(plan.query_start);
   out.seq_lens = ArrayOf(plan.seq_lens);
-  out.positions = ArrayOf(plan.positions);
+  if (plan.positions_present) out.positions = ArrayOf(plan.positions);
+  if (!plan.num_computed.empty()) out.num_computed = ArrayOf(plan.num_computed);
   out.groups = groups.data();
   out.num_groups = static_cast<uint32_t>(groups.size());
+  if (edit) edit(out, groups.data());
   return Feed(KVGUARD_RECORD_PLAN, step_, &out);
 }
 
@@ -337,6 +373,13 @@ kvguard_verdict Scenario::Step(const std::function<void(ScenarioPlan&)>& edit) {
   return verdict_;
 }
 
+void Scenario::Follow(const Scenario& other) {
+  live_ = other.live_;
+  keys_ = other.keys_;
+  step_ = other.step_;
+  next_key_ = other.next_key_;
+}
+
 uint64_t Scenario::Key(const std::string& name) const {
   const auto it = keys_.find(name);
   return it != keys_.end() ? it->second : 999'999;  // a key that nobody was admitted under
@@ -361,10 +404,36 @@ std::vector<uint32_t> Scenario::Codes() const {
 }
 
 std::string Scenario::Explain(const kvguard_finding& finding) const {
-  char text[4096];
   size_t needed = 0;
-  kvguard_explain(guard_, &finding, text, sizeof(text), &needed, nullptr);
+  kvguard_explain(guard_, &finding, nullptr, 0, &needed, nullptr);
+  std::string text(needed, '\0');
+  if (kvguard_explain(guard_, &finding, text.data(), text.size(), &needed, nullptr) != KVGUARD_OK)
+    return "";
+  text.pop_back();  // the terminating NUL
   return text;
+}
+
+std::string Scenario::Report() const {
+  std::string report;
+  for (const kvguard_finding& finding : Findings()) report += Explain(finding);
+  return report;
+}
+
+std::vector<uint8_t> Scenario::Snapshot() const {
+  size_t needed = 0;
+  kvguard_snapshot(guard_, nullptr, 0, &needed, nullptr);
+  std::vector<uint8_t> bytes(needed);
+  if (kvguard_snapshot(guard_, bytes.data(), bytes.size(), &needed, nullptr) != KVGUARD_OK)
+    bytes.clear();
+  return bytes;
+}
+
+kvguard_status Scenario::Restore(const std::vector<uint8_t>& bytes) {
+  kvguard_error error{};
+  error.size = sizeof(error);
+  const kvguard_status status = kvguard_restore(guard_, bytes.data(), bytes.size(), &error);
+  error_text_ = status == KVGUARD_OK ? "" : error.text;
+  return status;
 }
 
 }  // namespace kvguard::audit

@@ -27,6 +27,11 @@ struct ScenarioOptions {
   uint64_t columns = 16;  // of a table row, in blocks
   uint32_t engine_flags = KVGUARD_ENGINE_PREFIX_CACHE;
   uint32_t max_drafts = 0;
+  uint64_t max_rows = 64;
+  uint64_t max_tokens = 1024;
+  int64_t null_block = 0;
+  int64_t pad_slot = -1;
+  uint32_t group_flags = KVGUARD_GROUP_PAD_ROWS_NULL;
   uint32_t action = KVGUARD_ACTION_RAISE;
   uint32_t latch = 0;
   bool wide_tables = false;   // int64 instead of int32
@@ -41,12 +46,15 @@ struct ScenarioPlan {
   std::vector<int64_t> query_start;
   std::vector<int64_t> seq_lens;
   std::vector<int64_t> positions;
+  std::vector<int64_t> num_computed;  // empty: not presented
+  bool positions_present = true;
   uint64_t padded_rows = 0;
   uint64_t padded_tokens = 0;
   struct Group {
     std::vector<int64_t> table;  // padded_rows x columns
     std::vector<int64_t> slots;  // padded_tokens
-    std::vector<int64_t> row_columns;
+    std::vector<int64_t> row_columns;  // empty: not presented
+    std::vector<int64_t> seq_lens;     // empty: not presented
     uint64_t columns = 0;
     bool present = true;
     bool table_present = true;
@@ -59,7 +67,13 @@ struct ScenarioPlan {
   int64_t& Table(size_t group, size_t row, size_t column) {
     return groups[group].table[row * groups[group].columns + column];
   }
+  // Pads as a captured graph does: null rows, zero lengths, pad slots.
+  void Pad(uint64_t rows, uint64_t tokens, int64_t pad_slot = -1);
 };
+
+// The plan as the guard gets it, for tests of what only a broken engine would send. Pointers are
+// those of the ScenarioPlan and live as long as the call.
+using RawEdit = std::function<void(kvguard_plan& plan, kvguard_group_plan* groups)>;
 
 class Scenario {
  public:
@@ -73,6 +87,9 @@ class Scenario {
   Scenario& Admit(const std::string& name, std::vector<std::vector<int64_t>> blocks,
                   int64_t computed = 0);
   Scenario& Append(const std::string& name, std::vector<int64_t> blocks, uint32_t group = 0);
+  Scenario& Replace(const std::string& name, std::vector<int64_t> blocks, uint32_t group = 0);
+  Scenario& Truncate(const std::string& name, int64_t columns, uint32_t group = 0);
+  Scenario& Rollback(const std::string& name, int64_t tokens);
   Scenario& Finish(const std::string& name);
   Scenario& Preempt(const std::string& name);
   // The count that the scheduler states is the engine's own unless given.
@@ -85,24 +102,33 @@ class Scenario {
   kvguard_status Begin();
   // The right plan of the open step.
   ScenarioPlan RightPlan() const;
-  kvguard_status Plan(const ScenarioPlan& plan);
+  kvguard_status Plan(const ScenarioPlan& plan, const RawEdit& edit = nullptr);
   kvguard_status End(uint32_t flags = 0);
   kvguard_status Outcome(uint64_t step, const std::string& name, uint32_t sampled,
                          uint32_t rejected);
   kvguard_status Reset(uint32_t reason = KVGUARD_RESET_ARM);
   // Begin, the right plan after `edit`, End.
   kvguard_verdict Step(const std::function<void(ScenarioPlan&)>& edit = nullptr);
+  // Any record, as it is. `body` is the struct that `kind` says.
+  kvguard_status Feed(uint32_t kind, uint64_t step, const void* body);
 
   // --- answers ---
   kvguard_guard* guard() const { return guard_; }
   const kvguard_verdict& verdict() const { return verdict_; }
   const std::string& error() const { return error_text_; }
   uint64_t step() const { return step_; }
+  // Takes over another scenario's engine as it is between two steps; the guard stays its own.
+  void Follow(const Scenario& other);
+  void SkipTo(uint64_t step) { step_ = step - 1; }  // the next BEGIN's
   uint64_t Key(const std::string& name) const;
   std::vector<kvguard_finding> Findings(uint64_t first = 0) const;
   // Codes of all findings, in order.
   std::vector<uint32_t> Codes() const;
   std::string Explain(const kvguard_finding& finding) const;
+  // Everything that was found, as it is printed: equal runs give equal bytes.
+  std::string Report() const;
+  std::vector<uint8_t> Snapshot() const;
+  kvguard_status Restore(const std::vector<uint8_t>& bytes);
   // The engine's own count of computed tokens; a test moves it to make the runner wrong.
   int64_t& Computed(const std::string& name);
 
@@ -117,7 +143,6 @@ class Scenario {
     std::vector<int64_t> blocks;
     std::string name;
   };
-  kvguard_status Feed(uint32_t kind, uint64_t step, const void* body);
   Event_& Push(uint32_t kind, uint64_t request);
 
   ScenarioOptions options_;

@@ -83,7 +83,7 @@ void SlotPreviousStep(Case& c) {
       const auto n = static_cast<uint64_t>(row.num_tokens);
       if (token < first + n) {
         const auto* entries = EntriesOf(c, row.key);
-        return entries == nullptr
+        return entries == nullptr || row.start == KVGUARD_NONE
                    ? KVGUARD_NONE
                    : SlotIn(*entries, c.group, row.start + static_cast<int64_t>(token - first));
       }
@@ -131,9 +131,36 @@ void SlotBlockSize(Case& c) {
   }
 }
 
+// The slots that the plan's own table row and start give: residue behind the bound columns
+// included, as far as the row's length says that attention reads.
+bool FollowsShownRow(const Case& c) {
+  if (!c.view.table.present() || c.row.seen_start == c.row.start || c.row.seen_start < 0)
+    return false;
+  const auto b = static_cast<uint64_t>(c.finding.row);
+  const step::Ints shown = c.view.table.Row(b);
+  const step::Ints& lens = c.context.plan->seq_lens;
+  const int64_t needed =
+      lens.present() && lens[b] > 0 ? geometry::BlocksFor(lens[b], c.group.TokensPerEntry()) : 0;
+  const int64_t readable = std::min(static_cast<int64_t>(shown.count),
+                                    std::max(needed, static_cast<int64_t>(c.bound.size())));
+  return Reproduces(c, [&](int64_t i) {
+    const int64_t position = c.row.seen_start + i;
+    const int64_t entry = position / c.group.TokensPerEntry();
+    if (entry >= readable) return int64_t{KVGUARD_NONE};
+    return shown[static_cast<uint64_t>(entry)] * c.group.TokensPerEntry() +
+           position % c.group.TokensPerEntry();
+  });
+}
+
 void SlotFrontier(Case& c) {
   Tried(c.finding, KVGUARD_CAUSE_STALE_FRONTIER);
   Tried(c.finding, KVGUARD_CAUSE_OPTIMISTIC_FRONTIER);
+  if (FollowsShownRow(c)) {
+    Name(c.finding,
+         c.row.seen_start < c.row.start ? KVGUARD_CAUSE_STALE_FRONTIER
+                                        : KVGUARD_CAUSE_OPTIMISTIC_FRONTIER,
+         static_cast<uint64_t>(c.row.seen_start));
+  }
   const int64_t first = c.view.slots[c.row.first_token];
   if (first < 0 || first >= c.group.num_slots) return;
   const int64_t block = c.group.BlockOfSlot(first);

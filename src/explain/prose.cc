@@ -13,8 +13,14 @@ using Ull = unsigned long long;
 
 bool Has(const kvguard_finding& finding, uint32_t flag) { return (finding.flags & flag) != 0; }
 
+// Findings may come from a file or a later version: a value without a name is no reason to fail.
+const char* NameIn(const char* what, int64_t value) {
+  const char* name = kvguard_name(what, value);
+  return name != nullptr ? name : "unknown";
+}
+
 std::string CauseText(const kvguard_cause& cause, const NameOf& name_of) {
-  const char* name = kvguard_name("cause", cause.kind);
+  const char* name = NameIn("cause", cause.kind);
   switch (cause.kind) {
     case KVGUARD_CAUSE_ROW_OF:
     case KVGUARD_CAUSE_EARLIER_OWNER:
@@ -266,7 +272,7 @@ std::string MachineLine(const kvguard_finding& f, const NameOf& name_of) {
   if (f.count > 1) line += Sprintf(" count=%llu", static_cast<Ull>(f.count));
   if (f.stage == KVGUARD_STAGE_FINAL) line += " stage=final";
   if (f.pass > KVGUARD_PASS_TARGET) {
-    line += Sprintf(" pass=%s:%u", kvguard_name("pass", f.pass), f.pass_index);
+    line += Sprintf(" pass=%s:%u", NameIn("pass", f.pass), f.pass_index);
   }
   if (f.grade == KVGUARD_GRADE_SUSPICION) line += " grade=suspicion";
   return line;

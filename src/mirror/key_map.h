@@ -18,8 +18,8 @@ class KeyMap {
   uint32_t Find(uint64_t key) const {
     if (cells_.empty()) return kNone;
     for (size_t i = Home(key);; i = (i + 1) & mask_) {
+      if (cells_[i].key == 0) return kNone;  // first: key 0, which a plan may hold, is nobody's
       if (cells_[i].key == key) return cells_[i].value;
-      if (cells_[i].key == 0) return kNone;
     }
   }
 
@@ -35,9 +35,8 @@ class KeyMap {
   void Erase(uint64_t key) {
     if (cells_.empty()) return;
     size_t hole = Home(key);
-    while (cells_[hole].key != key) {
+    for (; cells_[hole].key != key || key == 0; hole = (hole + 1) & mask_) {
       if (cells_[hole].key == 0) return;
-      hole = (hole + 1) & mask_;
     }
     // Move later members of the cluster back, so that no lookup stops early at the hole.
     for (size_t i = (hole + 1) & mask_; cells_[i].key != 0; i = (i + 1) & mask_) {

@@ -23,8 +23,10 @@ void Mirror::Init(const geometry::Layout* layout, uint32_t history_steps, uint64
 
 void Mirror::Reset() {
   blocks_.assign(layout_->pools.size(), {});
+  stamps_.assign(layout_->pools.size(), {});
   for (size_t i = 0; i < layout_->pools.size(); ++i) {
     blocks_[i].assign(static_cast<size_t>(layout_->pools[i].num_blocks), Block{});
+    stamps_[i].assign(static_cast<size_t>(layout_->pools[i].num_blocks), 0);
   }
   requests_.clear();
   free_.clear();
@@ -122,6 +124,16 @@ void Mirror::ClaimHit(const geometry::Group& group, int64_t block, uint64_t step
   ++b.claims;
 }
 
+uint64_t Mirror::StampRow(const Request& request, const geometry::Group& group) {
+  ++stamp_;
+  const int64_t columns = BoundBlocks(request, group);
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t block = BlockAt(request, group, column);
+    if (InPool(group, block)) Stamp(group, block) = stamp_;
+  }
+  return stamp_;
+}
+
 void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
   if (!InPool(group, block) || block == layout_->pools[group.pool].null_block) return;
   Block& b = BlockOf(group, block);
@@ -137,23 +149,26 @@ void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, 
 uint32_t Mirror::Holder(const geometry::Group& group, int64_t block, uint64_t but,
                         int64_t* position) const {
   const Block& b = BlockOf(group, block);
+  // Places in requests_ differ after a restore: the answer must not depend on them.
+  const auto before = [&](const Request& a, const Request& c) {
+    if ((a.key == b.owner) != (c.key == b.owner)) return a.key == b.owner;
+    return a.key < c.key;
+  };
   uint32_t found = kNoRequest;
   for (uint32_t i = 0; i < requests_.size(); ++i) {
     const Request& request = requests_[i];
     if (request.key == 0 || request.key == but) continue;
+    if (found != kNoRequest && !before(request, requests_[found])) continue;
     for (const geometry::Group& other : layout_->groups) {
       if (other.pool != group.pool) continue;
       const int64_t columns = BoundBlocks(request, other);
-      for (int64_t column = 0; column < columns; ++column) {
-        if (BlockAt(request, other, column) != block) continue;
-        if (found == kNoRequest || request.key == b.owner) {
-          found = i;
-          *position = column * other.block_size;
-        }
-        break;
-      }
+      int64_t column = 0;
+      while (column < columns && BlockAt(request, other, column) != block) ++column;
+      if (column == columns) continue;
+      found = i;
+      *position = column * other.block_size;
+      break;
     }
-    if (found == i && request.key == b.owner) break;
   }
   return found;
 }
@@ -164,7 +179,10 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
     Frontier& f = request.frontier;
     if (!forward) continue;
-    if (request.start != KVGUARD_NONE) f.valid_low = f.valid_high = request.start;
+    if (request.start != KVGUARD_NONE) {
+      f.valid_low = f.valid_high = request.start;
+      Settle(&request);
+    }
     // Drafts may turn out rejected, and an abandoned step may have stopped anywhere.
     const bool known = request.rejected != KVGUARD_NONE;
     const int64_t rejected = known ? request.rejected : 0;
@@ -186,16 +204,19 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
   TrimHistory(step);
 }
 
-bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected) {
+bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t* drafts) {
+  *drafts = 0;
   for (auto it = request->pending.begin(); it != request->pending.end(); ++it) {
     if (it->step != step) continue;
+    *drafts = it->drafts;
     if (rejected > it->drafts) return false;
-    request->frontier.valid_low += it->drafts - rejected;
-    request->frontier.valid_high -= rejected;
+    Frontier& f = request->frontier;
+    f.valid_low += it->drafts - rejected;
+    f.valid_high = std::max(f.valid_low, f.valid_high - rejected);
     request->pending.erase(it);
     return true;
   }
-  return rejected == 0;
+  return rejected == 0 || step <= request->settled_step;
 }
 
 void Mirror::AddReleased(Released released) {

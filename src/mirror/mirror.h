@@ -60,8 +60,11 @@ struct Request {
   std::string name;
   std::vector<Row> rows;  // by group
   Frontier frontier;
-  std::vector<PendingOutcome>
-      pending;  // steps with drafts whose outcome is not known, oldest first
+  // Steps with drafts whose outcome is not known, oldest first.
+  std::vector<PendingOutcome> pending;
+  // Drafts of steps up to this one were settled by the scheduler's count: their outcome may still
+  // arrive, says nothing new and moves nothing.
+  uint64_t settled_step = 0;
   uint64_t admitted_step = 0;
   // This step's schedule, valid where Mirror::IsScheduled.
   uint64_t scheduled_serial = 0;
@@ -143,12 +146,19 @@ class Mirror {
   }
   void ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
   void ClaimHit(const geometry::Group& group, int64_t block, uint64_t step);
+  // Marks the blocks of a row, so that a binding finds a block that stands in it already without
+  // searching. Never zero, and never the same twice.
+  uint64_t StampRow(const Request& request, const geometry::Group& group);
+  uint64_t& Stamp(const geometry::Group& group, int64_t block) {
+    return stamps_[group.pool][static_cast<size_t>(block)];
+  }
   // Live claims that were not made as prefix hits in `step`.
   uint32_t EarlierClaims(const Block& block, uint64_t step) const {
     return block.claims - (block.hit_step == step ? block.hit_claims : 0);
   }
-  // A live request other than `but` whose rows name the block: its owner first. kNoRequest if there
-  // is none. *position: first position of the block in that request. Searches: for findings only.
+  // A live request other than `but` whose rows name the block: its owner, else the one with the
+  // smallest key. kNoRequest if there is none. *position: first position of the block in that
+  // request. Searches: for findings only.
   uint32_t Holder(const geometry::Group& group, int64_t block, uint64_t but,
                   int64_t* position) const;
 
@@ -178,8 +188,14 @@ class Mirror {
   // runs.
   std::vector<ExecutedRow>& executing() { return executing_; }
   // An outcome: `rejected` of the drafts of `step` were taken back. False if that step had fewer
-  // drafts (or none).
-  bool Outcome(Request* request, uint64_t step, int64_t rejected);
+  // drafts (or none); *drafts says how many.
+  bool Outcome(Request* request, uint64_t step, int64_t rejected, int64_t* drafts);
+  // The frontier is known by other means: outcomes that are still open have no say in it.
+  static void Settle(Request* request) {
+    if (request->pending.empty()) return;
+    request->settled_step = request->pending.back().step;
+    request->pending.clear();
+  }
 
   // --- history (explanations only) ---
   const std::vector<ExecutedRow>& previous_rows() const { return previous_; }
@@ -200,7 +216,9 @@ class Mirror {
   void TrimHistory(uint64_t step);
 
   const geometry::Layout* layout_ = nullptr;
-  std::vector<std::vector<Block>> blocks_;  // by pool
+  std::vector<std::vector<Block>> blocks_;     // by pool
+  std::vector<std::vector<uint64_t>> stamps_;  // by pool and block: the last StampRow that met it
+  uint64_t stamp_ = 0;
   std::vector<Request> requests_;
   std::vector<uint32_t> free_;
   KeyMap map_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mirror as bytes. Little-endian, length-checked, hashed; nothing in the mirror changes before
 // all of it is proved consistent, since snapshots arrive from files.
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
-#include <unordered_set>
 
 #include "mirror/mirror.h"
 
@@ -120,14 +120,22 @@ void Mirror::Serialize(std::string* out) const {
   Writer writer(&payload);
   writer.Put(Fingerprint(*layout_));
   writer.Put(static_cast<uint32_t>(map_.size()));
+  // By key: places in requests_ are an accident, and equal mirrors have equal bytes.
+  std::vector<const Request*> live;
   for (const Request& request : requests_) {
-    if (request.key == 0) continue;
+    if (request.key != 0) live.push_back(&request);
+  }
+  std::sort(live.begin(), live.end(),
+            [](const Request* a, const Request* b) { return a->key < b->key; });
+  for (const Request* each : live) {
+    const Request& request = *each;
     writer.Put(request.key);
     writer.Bytes(request.name);
     writer.Put(request.frontier.valid_low);
     writer.Put(request.frontier.valid_high);
     writer.Put(request.frontier.scheduler);
     writer.Put(request.admitted_step);
+    writer.Put(request.settled_step);
     writer.Put(static_cast<uint32_t>(request.pending.size()));
     for (const PendingOutcome& pending : request.pending) {
       writer.Put(pending.step);
@@ -212,7 +220,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
     uint32_t num_pending = 0;
     if (!reader.Get(&request.frontier.valid_low) || !reader.Get(&request.frontier.valid_high) ||
         !reader.Get(&request.frontier.scheduler) || !reader.Get(&request.admitted_step) ||
-        !reader.Count(&num_pending, 16)) {
+        !reader.Get(&request.settled_step) || !reader.Count(&num_pending, 16)) {
       return damaged();
     }
     constexpr int64_t kMost = int64_t{1} << 41;
@@ -222,11 +230,13 @@ step::Status Mirror::Restore(std::string_view bytes) {
       return damaged();
     }
     request.pending.resize(num_pending);
+    int64_t open = f.valid_high - f.valid_low;  // open drafts are what makes the frontier a range
     for (PendingOutcome& pending : request.pending) {
       if (!reader.Get(&pending.step) || !reader.Get(&pending.drafts) || pending.drafts < 0 ||
-          pending.drafts > kMost) {
+          pending.drafts > open) {
         return damaged();
       }
+      open -= pending.drafts;
     }
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
     // Claims are what the rows say: they are counted anew, not read.
@@ -269,7 +279,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
   fresh.previous_.resize(num_previous);
   for (ExecutedRow& row : fresh.previous_) {
     if (!reader.Get(&row.key) || !reader.Get(&row.start) || !reader.Get(&row.num_tokens) ||
-        row.num_tokens < 0 || row.start < 0) {
+        row.num_tokens < 0 || row.start < KVGUARD_NONE) {
       return damaged();
     }
   }

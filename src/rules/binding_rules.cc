@@ -18,16 +18,9 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
   return (column + 1) * group.block_size <= request.frontier.valid_low;
 }
 
-bool AlreadyInRow(const mirror::Mirror& mirror, const Request& request, const Group& group,
-                  int64_t block) {
-  const int64_t columns = mirror.BoundBlocks(request, group);
-  for (int64_t column = 0; column < columns; ++column) {
-    if (mirror.BlockAt(request, group, column) == block) return true;
-  }
-  return false;
-}
-
-void BindOne(Context& context, Request& request, const Group& group, int64_t block) {
+// *stamp: of the row's blocks, or 0 while they have none.
+void BindOne(Context& context, Request& request, const Group& group, int64_t block,
+             uint64_t* stamp) {
   mirror::Mirror& mirror = *context.mirror;
   const int64_t column = mirror.BoundBlocks(request, group);
   const auto emit = [&](uint32_t code) -> kvguard_finding& {
@@ -48,9 +41,11 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     mirror.Push(&request, group, block);
     return;
   }
-  // Only a block that somebody claims can stand in this row already, so the common case costs one
-  // look.
-  if (mirror.BlockOf(group, block).claims > 0 && AlreadyInRow(mirror, request, group, block)) {
+  // Only a block that somebody claims can stand in this row already, so that a row of fresh blocks
+  // costs one look a block, and the row of a long shared prefix one stamp more.
+  if (mirror.BlockOf(group, block).claims > 0 && *stamp == 0)
+    *stamp = mirror.StampRow(request, group);
+  if (*stamp != 0 && mirror.Stamp(group, block) == *stamp) {
     emit(kBlockRepeated);
     mirror.ClaimHit(group, block,
                     context.step);  // keeps the count of claims equal to the row entries
@@ -60,6 +55,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     JudgeFreshOwner(context, request, group, column, block);
     mirror.ClaimFresh(group, block, request.key, context.step);
   }
+  if (*stamp != 0) mirror.Stamp(group, block) = *stamp;
   mirror.Push(&request, group, block);
 }
 
@@ -68,7 +64,9 @@ void Bind(Context& context, const kvguard_event& event, Request& request) {
   mirror::Mirror& mirror = *context.mirror;
   if (event.kind == KVGUARD_EVENT_REPLACE) mirror.Truncate(&request, group, 0, context.step);
   if (event.num_blocks > 0) mirror.MarkAppend(&request, group);
-  for (uint64_t i = 0; i < event.num_blocks; ++i) BindOne(context, request, group, event.blocks[i]);
+  uint64_t stamp = 0;
+  for (uint64_t i = 0; i < event.num_blocks; ++i)
+    BindOne(context, request, group, event.blocks[i], &stamp);
   const int64_t columns = mirror.BoundBlocks(request, group);
   if (group.max_columns > 0 && columns > group.max_columns) {
     kvguard_finding& finding = Emit(context, kRowTooWide);
@@ -124,6 +122,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       f.valid_low = std::max<int64_t>(0, f.valid_low - event.count);
       f.valid_high = std::max<int64_t>(0, f.valid_high - event.count);
       f.scheduler = f.valid_high;
+      mirror::Mirror::Settle(&mirror.at(index));
       return;
     }
     case KVGUARD_EVENT_APPEND:
@@ -170,6 +169,15 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
   }
 }
 
+// Where the step's first token stands: behind the tokens with valid KV, of which there are never
+// more than the scheduler counts.
+void SetStart(Request& request, int64_t most) {
+  const mirror::Frontier& f = request.frontier;
+  request.start_low = f.valid_low;
+  request.start_high = std::max(f.valid_low, std::min(f.valid_high, most));
+  request.start = request.start_low == request.start_high ? request.start_low : KVGUARD_NONE;
+}
+
 // The scheduler's count against what was computed, and where this step's first token therefore
 // stands.
 void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row) {
@@ -181,9 +189,10 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
     finding.pos = row.num_computed;
     SetValues(finding, expected, row.num_computed);
   };
-  request.start_low = request.start_high = KVGUARD_NONE;
-  if (row.num_computed > f.scheduler) {
-    emit(kCountAhead, f.scheduler);
+  // An asynchronous scheduler counts drafts as accepted until it has heard of the rejected ones.
+  const int64_t most = async ? f.scheduler : f.valid_high;
+  if (row.num_computed > most) {
+    emit(kCountAhead, most);
     request.start = f.valid_low;  // what was computed has not changed by being miscounted
     request.start_low = request.start_high = request.start;
     return;
@@ -192,17 +201,14 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
     // A failed load takes computed tokens back; without a connector nothing that we know does.
     if (!context.layout().Has(KVGUARD_ENGINE_CONNECTOR)) emit(kCountBehind, f.valid_low);
     f = {row.num_computed, row.num_computed, row.num_computed};
-    request.pending.clear();
+    mirror::Mirror::Settle(&request);
   } else if (!async) {
     f = {row.num_computed, row.num_computed, row.num_computed};
-    request.pending.clear();
+    mirror::Mirror::Settle(&request);
   } else {
     f.scheduler = row.num_computed;
-    f.valid_high = std::min(f.valid_high, row.num_computed);
   }
-  request.start_low = f.valid_low;
-  request.start_high = f.valid_high;
-  request.start = f.valid_low == f.valid_high ? f.valid_low : KVGUARD_NONE;
+  SetStart(request, row.num_computed);
 }
 
 }  // namespace
@@ -258,8 +264,14 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
   return {};
 }
 
-step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step) {
+step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step,
+                          bool* lost) {
   mirror::Mirror& mirror = *context.mirror;
+  for (size_t i = 0; i < outcome.events.size(); ++i) {
+    const uint32_t kind = outcome.events[i].kind;
+    if (kind < KVGUARD_EVENT_RESERVE)
+      return step::Malformed("outcome events[%zu]: kind %u belongs into a BEGIN", i, kind);
+  }
   for (size_t i = 0; i < outcome.rows.size(); ++i) {
     const kvguard_outcome_row& row = outcome.rows[i];
     const uint32_t index = mirror.Find(row.request);
@@ -268,27 +280,26 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
       continue;
     }
     Request& request = mirror.at(index);
+    int64_t drafts = request.num_drafts;
     // An outcome that arrives inside its own step is applied to the step's own drafts.
     if (mirror.IsOpen(for_step) && mirror.IsScheduled(request)) {
       if (row.num_rejected <= request.num_drafts) {
         request.rejected = row.num_rejected;
         continue;
       }
-    } else if (mirror.Outcome(&request, for_step, row.num_rejected)) {
+    } else if (mirror.Outcome(&request, for_step, row.num_rejected, &drafts)) {
+      // A step that is already open starts where this one really ended.
+      if (mirror.IsScheduled(request) && request.start == KVGUARD_NONE)
+        SetStart(request, request.start_high);
       continue;
     }
     kvguard_finding& finding = Emit(context, kRejectedTooMany);
     finding.request = row.request;
-    SetValues(finding, request.num_drafts, row.num_rejected);
+    SetValues(finding, drafts, row.num_rejected);
   }
-  bool lost = false;
-  bool gap_event = false;
+  bool gap_event = false;  // plans are judged as they came: an outcome says nothing about them
   for (size_t i = 0; i < outcome.events.size(); ++i) {
-    const uint32_t kind = outcome.events[i].kind;
-    if (kind < KVGUARD_EVENT_RESERVE) {
-      return step::Malformed("outcome events[%zu]: kind %u belongs into a BEGIN", i, kind);
-    }
-    Apply(context, outcome.events[i], &lost, &gap_event);
+    Apply(context, outcome.events[i], lost, &gap_event);
   }
   return {};
 }

@@ -104,7 +104,8 @@ bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group
 // more.
 step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lost,
                         bool* gap_event);
-step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step);
+step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step,
+                          bool* lost);
 // Ownership of what this step's schedule writes, one request.
 void JudgeWriters(Context& context, const mirror::Request& request);
 // A fresh block of a request, before it is claimed.

@@ -12,6 +12,7 @@ constexpr uint64_t kMostEvents = 1u << 22;
 constexpr uint64_t kMostScheduled = 1u << 20;
 constexpr uint64_t kMostBlocks = 1u << 26;
 constexpr uint64_t kMostName = 4096;
+constexpr int64_t kMostTokens = int64_t{1} << 40;  // sums of counts cannot overflow
 
 using Ull = unsigned long long;
 
@@ -81,6 +82,10 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
       return Malformed("events[%zu]: group %u does not exist; this engine has %zu", i, event.group,
                        layout.groups.size());
     }
+    if (reinterpret_cast<uintptr_t>(event.blocks) % alignof(int64_t) != 0 ||
+        reinterpret_cast<uintptr_t>(event.tokens) % alignof(int64_t) != 0) {
+      return Malformed("events[%zu]: blocks or tokens are not aligned", i);
+    }
     if (event.num_blocks > kMostBlocks || (event.num_blocks > 0 && event.blocks == nullptr)) {
       return Malformed("events[%zu]: %llu blocks with%s a pointer", i,
                        static_cast<Ull>(event.num_blocks), event.blocks == nullptr ? "out" : "");
@@ -98,9 +103,10 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
       case KVGUARD_EVENT_ADMIT:
         if (event.request == 0)
           return Malformed("events[%zu]: ADMIT with request key 0; keys are non-zero", i);
-        if (event.first < 0 || event.count < 0) {
-          return Malformed("events[%zu]: ADMIT with negative counts (%lld computed, %lld known)", i,
-                           static_cast<long long>(event.first),
+        if (event.first < 0 || event.count < 0 || event.first > kMostTokens ||
+            event.count > kMostTokens) {
+          return Malformed("events[%zu]: ADMIT with impossible counts (%lld computed, %lld known)",
+                           i, static_cast<long long>(event.first),
                            static_cast<long long>(event.count));
         }
         break;
@@ -167,7 +173,6 @@ Status CheckBegin(const kvguard_begin* begin, const geometry::Layout& layout, Be
       !s.ok()) {
     return s;
   }
-  constexpr int64_t kMostTokens = int64_t{1} << 40;  // sums of counts cannot overflow
   for (size_t i = 0; i < view->scheduled.size(); ++i) {
     const kvguard_scheduled& row = view->scheduled[i];
     if (row.request == 0) return Malformed("scheduled[%zu]: request key 0; keys are non-zero", i);
@@ -212,6 +217,8 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
                      static_cast<Ull>(most_tokens));
   }
   if (in.num_rows > 0 && in.requests == nullptr) return Malformed("plan: requests is NULL");
+  if (reinterpret_cast<uintptr_t>(in.requests) % alignof(uint64_t) != 0)
+    return Malformed("plan: requests is not aligned");
   view->pass = in.pass;
   view->pass_index = in.pass_index;
   view->stage = in.stage;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands behind the command line. Each returns the exit code; what is wrong with the
+// arguments or the input is thrown as a UsageError.
+#ifndef KVGUARD_CLI_COMMANDS_H_
+#define KVGUARD_CLI_COMMANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kvguard::cli {
+
+struct ReplayArguments {
+  std::string file;
+  bool json = false;
+  bool coverage = false;
+};
+int ReplayCommand(const ReplayArguments& arguments);
+
+struct ExplainArguments {
+  std::string file;
+  std::optional<uint64_t> step;
+  std::optional<uint64_t> sequence;
+  bool json = false;
+};
+int ExplainCommand(const ExplainArguments& arguments);
+
+int TraceDumpCommand(const std::string& file);
+int TraceInfoCommand(const std::string& file, bool json);
+
+int RulesCommand(const std::string& code, bool json);
+
+struct ConfigArguments {
+  bool schema = false;
+  bool docs = false;
+  std::optional<std::string> check;  // JSON, or @ and a file
+};
+int ConfigCommand(const ConfigArguments& arguments);
+
+int SelfTestCommand();
+int VersionCommand();
+
+// `folder`: of recorded runs; empty: the ones that come with kvguard.
+int DemoCommand(const std::string& folder);
+
+// The whole command. Never throws.
+int Main(int argc, const char* const* argv);
+
+}  // namespace kvguard::cli
+
+#endif  // KVGUARD_CLI_COMMANDS_H_

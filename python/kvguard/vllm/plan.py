@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads plans where they lie: addresses of the runner's and the backend's tensors, no copies."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from vllm.forward_context import get_forward_context, is_forward_context_available
+
+from kvguard import _core
+from kvguard.vllm.probes import FINAL_ATTRIBUTES, FINAL_UNSEEN, Facts, FinalLayer
+
+DTYPES = {"torch.int32": _core.I32, "torch.int64": _core.I64}
+
+
+class Unreadable(Exception):  # noqa: N818  it is a gap, not an error of anybody
+    """A plan that cannot be read, with the gap's name."""
+
+    def __init__(self, gap: str, text: str) -> None:
+        super().__init__(text)
+        self.gap = gap
+
+
+class PlanReader:
+    """One runner's plans."""
+
+    def __init__(self, runner: Any, facts: Facts) -> None:
+        self._num_groups = len(facts.geometry.groups)
+        self._pad_slot = facts.geometry.pad_slot
+        self._standing_gaps = frozenset(facts.geometry.standing_gaps)
+        self._num_blocks = runner.block_tables.num_blocks if facts.row_columns else None
+        self._rounds = rounds_of(facts.final_layers)
+        self._dtypes: dict[Any, int] = {}
+        self._names: dict[type, tuple[str, ...] | None] = {}
+
+    def planned(self, stream: Any, batch: Any, plan: Any) -> int:
+        """The return of prepare_attn: a table for each group, and a row of slots for each."""
+        tables, slots = plan
+        if len(tables) != self._num_groups or slots.shape[0] != self._num_groups:
+            raise Unreadable(
+                "plan-unreadable",
+                f"prepare_attn gave {len(tables)} tables and {slots.shape[0]} slot mappings for "
+                f"{self._num_groups} groups",
+            )
+        if not slots.is_cpu or slots.stride(1) != 1:
+            raise Unreadable(
+                "plan-unreadable", "the slot mappings do not lie densely in host memory"
+            )
+        slots_address = slots.data_ptr()
+        slots_stride = slots.stride(0) * slots.element_size()
+        slots_count = slots.shape[1]
+        slots_dtype = self._dtype(slots)
+        groups = []
+        held = []  # arrays made here, alive until they were judged
+        for index, table in enumerate(tables):
+            columns = (0, 0, 0)
+            if self._num_blocks is not None:
+                live = self._num_blocks.np[index][batch.idx_mapping_np]
+                held.append(live)
+                columns = (live.ctypes.data, live.shape[0], self._numpy_dtype(live))
+            groups.append(
+                (
+                    index,
+                    slots_address + index * slots_stride,
+                    slots_count,
+                    slots_dtype,
+                    *self._table(table),
+                    *columns,
+                )
+            )
+        return stream.plan(
+            _core.STAGE_PLANNED,
+            batch.req_ids,
+            batch.num_reqs_after_padding,
+            batch.num_tokens,
+            batch.num_tokens_after_padding,
+            self._array(batch.query_start_loc),
+            self._array(batch.seq_lens),
+            self._array(batch.positions),
+            tuple(groups),
+        )
+
+    def final(self, stream: Any, batch: Any, attn_metadata: Any) -> int:
+        """What the backends were given, once for each of a group's metadata objects."""
+        if not self._rounds:
+            return 0
+        if attn_metadata is None and is_forward_context_available():
+            attn_metadata = get_forward_context().attn_metadata
+        if not isinstance(attn_metadata, dict):
+            raise Unreadable(FINAL_UNSEEN, "the forward's attention metadata is no dict of layers")
+        flags = 0
+        for layers in self._rounds:
+            try:
+                flags |= self._final_round(stream, batch, attn_metadata, layers)
+            except Unreadable as error:
+                if error.gap not in self._standing_gaps:  # else it was said at arming
+                    raise
+        return flags
+
+    def _final_round(
+        self, stream: Any, batch: Any, attn_metadata: dict[str, Any], layers: list[FinalLayer]
+    ) -> int:
+        # Groups whose rows and lengths are the same arrays are one plan: rules across groups see
+        # them together.
+        plans: dict[tuple[int, int], list[tuple[FinalLayer, tuple[Any, ...], Any]]] = {}
+        for layer in layers:
+            metadata = attn_metadata.get(layer.layer)
+            tensors = self._tensors(layer, metadata)
+            key = (tensors[2].data_ptr(), tensors[3].data_ptr())
+            plans.setdefault(key, []).append((layer, tensors, metadata))
+        flags = 0
+        for members in plans.values():
+            flags |= self._final_plan(stream, batch, members)
+        return flags
+
+    def _final_plan(
+        self, stream: Any, batch: Any, members: list[tuple[FinalLayer, tuple[Any, ...], Any]]
+    ) -> int:
+        groups = []
+        held = []
+        num_rows = batch.num_reqs
+        padded_rows = num_rows
+        num_tokens = batch.num_tokens
+        padded_tokens = None
+        for layer, (table, slots, _, _), metadata in members:
+            slot_array = self._array(slots)
+            if (
+                slots.shape[0] < num_tokens
+            ):  # a token without a slot is not written: it has the pad slot
+                missing = num_tokens - slots.shape[0]
+                longer = array("q", slots.tolist() + [self._pad_slot] * missing)
+                held.append(longer)
+                slot_array = (longer.buffer_info()[0], num_tokens, _core.I64)
+            table_array = self._table(table) if layer.with_table else (0, 0, 0, 0, 0)
+            groups.append((layer.group, *slot_array, *table_array, 0, 0, 0))
+            if layer.with_table:
+                padded_rows = max(padded_rows, table.shape[0])
+            count = slot_array[1]
+            padded_tokens = count if padded_tokens is None else min(padded_tokens, count)
+            actual = getattr(metadata, "num_actual_tokens", num_tokens)
+            if actual != batch.num_tokens_after_padding:  # a graph's metadata counts its padding
+                num_tokens = actual
+        _, _, seq_lens, query_start = members[0][1]
+        return stream.plan(
+            _core.STAGE_FINAL,
+            batch.req_ids,
+            padded_rows,
+            num_tokens,
+            max(padded_tokens or 0, num_tokens),
+            self._array(query_start),
+            self._array(seq_lens),
+            self._array(batch.positions),
+            tuple(groups),
+        )
+
+    def _tensors(self, layer: FinalLayer, metadata: Any) -> tuple[Any, ...]:
+        """(table, slots, seq_lens, query_start) of a metadata object."""
+        kind = type(metadata)
+        if kind not in self._names:
+            self._names[kind] = names_of(metadata)
+        names = self._names[kind]
+        tensors = tuple(getattr(metadata, name, None) for name in names) if names else (None,)
+        if any(tensor is None for tensor in tensors):
+            raise Unreadable(
+                FINAL_UNSEEN,
+                f"group {layer.group}: {kind.__name__} does not show table, slots and lengths",
+            )
+        return tensors
+
+    def _table(self, table: Any) -> tuple[int, int, int, int, int]:
+        if not table.is_cpu or table.dim() != 2 or table.stride(1) != 1:
+            raise Unreadable("plan-unreadable", "a table does not lie densely in host memory")
+        shape = table.shape
+        return table.data_ptr(), self._dtype(table), shape[0], shape[1], table.stride(0)
+
+    def _array(self, tensor: Any) -> tuple[int, int, int]:
+        if (
+            not tensor.is_cpu
+            or tensor.dim() != 1
+            or (tensor.stride(0) != 1 and tensor.shape[0] > 1)
+        ):
+            raise Unreadable("plan-unreadable", "an array does not lie densely in host memory")
+        return tensor.data_ptr(), tensor.shape[0], self._dtype(tensor)
+
+    def _dtype(self, tensor: Any) -> int:
+        return self._code(tensor.dtype, str(tensor.dtype))
+
+    def _numpy_dtype(self, array: Any) -> int:
+        return self._code(array.dtype, f"torch.{array.dtype}")
+
+    def _code(self, dtype: Any, name: str) -> int:
+        code = self._dtypes.get(dtype)
+        if code is None:
+            if name not in DTYPES:
+                raise Unreadable("plan-unreadable", f"an array of {name} is no array of integers")
+            code = self._dtypes[dtype] = DTYPES[name]
+        return code
+
+
+def rounds_of(layers: list[FinalLayer]) -> list[list[FinalLayer]]:
+    """Round k holds the k-th metadata object of each group: a plan has a group once."""
+    rounds: list[list[FinalLayer]] = []
+    seen: dict[int, int] = {}
+    for layer in layers:
+        k = seen.get(layer.group, 0)
+        seen[layer.group] = k + 1
+        if k == len(rounds):
+            rounds.append([])
+        rounds[k].append(layer)
+    return rounds
+
+
+def names_of(metadata: Any) -> tuple[str, ...] | None:
+    """The attributes with (table, slots, seq_lens, query_start); None where one is no tensor."""
+    names = []
+    for key in ("table", "slots", "seq_lens", "query_start"):
+        for name in FINAL_ATTRIBUTES[key]:
+            if hasattr(getattr(metadata, name, None), "data_ptr"):
+                names.append(name)
+                break
+        else:
+            return None
+    return tuple(names)

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "step/views.h"
+
+namespace kvguard::step {
+namespace {
+
+struct Engine {
+  std::vector<kvguard_pool> pools = std::vector<kvguard_pool>(2);
+  std::vector<kvguard_group> groups = std::vector<kvguard_group>(2);
+  std::vector<const char*> gaps = {"external-unproved"};
+  kvguard_geometry geometry{};
+
+  Engine() {
+    for (uint32_t i = 0; i < 2; ++i) {
+      pools[i].size = sizeof(kvguard_pool);
+      pools[i].id = i;
+      pools[i].kind = KVGUARD_POOL_PAGES;
+      pools[i].num_blocks = 20;
+      pools[i].null_block = 0;
+      groups[i].size = sizeof(kvguard_group);
+      groups[i].id = i;
+      groups[i].pool = i;
+      groups[i].kind = KVGUARD_GROUP_FULL;
+      groups[i].placement = KVGUARD_PLACEMENT_ASSIGNED;
+      groups[i].encoding = KVGUARD_READ_TABLE;
+      groups[i].table_unit = KVGUARD_UNIT_KERNEL_BLOCK;
+      groups[i].block_size = 64;
+      groups[i].kernel_block_size = 16;
+      groups[i].index_scale = groups[i].token_stride = 1;
+    }
+    geometry.size = sizeof(geometry);
+    geometry.engine = "test";
+    geometry.pools = pools.data();
+    geometry.groups = groups.data();
+    geometry.num_pools = geometry.num_groups = 2;
+    geometry.max_rows = 4;
+    geometry.max_tokens = 64;
+    geometry.max_model_len = 128;
+    geometry.pad_slot = -1;
+    geometry.standing_gaps = gaps.data();
+    geometry.num_standing_gaps = 1;
+  }
+
+  Status Check(geometry::Layout* layout, std::vector<std::string>* names) {
+    return CheckGeometry(&geometry, layout, names);
+  }
+};
+
+struct Spoilt {
+  const char* what;
+  kvguard_status status;
+  std::function<void(Engine&)> edit;
+};
+
+constexpr kvguard_status kBad = KVGUARD_ERROR_ARGUMENT;
+constexpr kvguard_status kNew = KVGUARD_ERROR_UNSUPPORTED;
+
+const Spoilt kSpoilt[] = {
+    {"no engine", kBad, [](Engine& e) { e.geometry.engine = nullptr; }},
+    {"unknown flags", kNew, [](Engine& e) { e.geometry.flags = 1u << 31; }},
+    {"no groups", kBad, [](Engine& e) { e.geometry.num_groups = 0; }},
+    {"groups missing", kBad, [](Engine& e) { e.geometry.groups = nullptr; }},
+    {"pools missing", kBad, [](Engine& e) { e.geometry.pools = nullptr; }},
+    {"too many groups", kBad, [](Engine& e) { e.geometry.num_groups = 257; }},
+    {"no rows", kBad, [](Engine& e) { e.geometry.max_rows = 0; }},
+    {"no tokens", kBad, [](Engine& e) { e.geometry.max_tokens = 0; }},
+    {"rows beyond counting", kBad, [](Engine& e) { e.geometry.max_rows = UINT64_MAX; }},
+    {"tokens beyond counting", kBad, [](Engine& e) { e.geometry.max_tokens = UINT64_MAX; }},
+    {"DCP", kNew, [](Engine& e) { e.geometry.dcp_size = 2; }},
+    {"PCP", kNew, [](Engine& e) { e.geometry.pcp_size = 2; }},
+    {"gaps missing", kBad, [](Engine& e) { e.geometry.standing_gaps = nullptr; }},
+    {"a gap missing", kBad, [](Engine& e) { e.gaps[0] = nullptr; }},
+    {"gaps beyond counting", kBad, [](Engine& e) { e.geometry.num_standing_gaps = 257; }},
+    {"pool id", kBad, [](Engine& e) { e.pools[1].id = 0; }},
+    {"pool kind", kBad, [](Engine& e) { e.pools[1].kind = 4; }},
+    {"pool kind 0", kBad, [](Engine& e) { e.pools[1].kind = 0; }},
+    {"an empty pool", kBad, [](Engine& e) { e.pools[1].num_blocks = 0; }},
+    {"a pool beyond int32", kBad, [](Engine& e) { e.pools[1].num_blocks = 1ull << 31; }},
+    {"null block behind the pool", kBad, [](Engine& e) { e.pools[1].null_block = 20; }},
+    {"null block -2", kBad, [](Engine& e) { e.pools[1].null_block = -2; }},
+    {"group id", kBad, [](Engine& e) { e.groups[1].id = 0; }},
+    {"group's pool", kBad, [](Engine& e) { e.groups[1].pool = 2; }},
+    {"group kind 0", kBad, [](Engine& e) { e.groups[1].kind = 0; }},
+    {"group kind 8", kBad, [](Engine& e) { e.groups[1].kind = 8; }},
+    {"a ring", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_RING; }},
+    {"a window", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_WINDOW; }},
+    {"a state", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_STATE; }},
+    {"block size 0", kBad, [](Engine& e) { e.groups[1].block_size = 0; }},
+    {"kernel block size 0", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 0; }},
+    {"kernel block size 48", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 48; }},
+    {"encoding 0", kBad, [](Engine& e) { e.groups[1].encoding = 0; }},
+    {"encoding CSR", kNew, [](Engine& e) { e.groups[1].encoding = KVGUARD_READ_CSR; }},
+    {"chosen placement", kNew,
+     [](Engine& e) { e.groups[1].placement = KVGUARD_PLACEMENT_CHOSEN; }},
+    {"tables of slots", kNew, [](Engine& e) { e.groups[1].table_unit = KVGUARD_UNIT_SLOT; }},
+    {"scaled slots", kNew, [](Engine& e) { e.groups[1].index_scale = 2; }},
+    {"strided slots", kNew, [](Engine& e) { e.groups[1].token_stride = 2; }},
+    {"based slots", kNew, [](Engine& e) { e.groups[1].slot_base = 64; }},
+    {"no slot mapping", kNew, [](Engine& e) { e.groups[1].flags = KVGUARD_GROUP_NO_SLOTS; }},
+    {"unknown group flags", kNew, [](Engine& e) { e.groups[1].flags = 1u << 20; }},
+    {"columns beyond counting", kBad, [](Engine& e) { e.groups[1].max_columns = UINT64_MAX; }},
+    {"kernel blocks beyond int32", kBad,
+     [](Engine& e) {
+       e.pools[1].num_blocks = 1u << 30;
+       e.groups[1].kernel_block_size = 1;
+     }},
+};
+
+TEST(CheckGeometry, TakesWhatTheCoreNeeds) {
+  Engine engine;
+  engine.geometry.flags = KVGUARD_ENGINE_ASYNC | KVGUARD_ENGINE_CONNECTOR;
+  engine.geometry.rank = 3;
+  engine.groups[0].table_unit = KVGUARD_UNIT_BLOCK;
+  geometry::Layout layout;
+  std::vector<std::string> gaps;
+  const Status status = engine.Check(&layout, &gaps);
+  ASSERT_TRUE(status.ok()) << status.text();
+  ASSERT_EQ(layout.groups.size(), 2u);
+  EXPECT_EQ(layout.groups[0].EntriesPerBlock(), 1);
+  EXPECT_EQ(layout.groups[0].TokensPerEntry(), 64);
+  EXPECT_EQ(layout.groups[1].EntriesPerBlock(), 4);
+  EXPECT_EQ(layout.groups[1].TokensPerEntry(), 16);
+  EXPECT_EQ(layout.groups[1].num_slots, 20 * 64);
+  EXPECT_EQ(layout.rank, 3u);
+  EXPECT_TRUE(layout.Has(KVGUARD_ENGINE_CONNECTOR));
+  EXPECT_FALSE(layout.Has(KVGUARD_ENGINE_PREFIX_CACHE));
+  EXPECT_EQ(gaps, std::vector<std::string>{"external-unproved"});
+}
+
+TEST(CheckGeometry, AnEngineWithoutANullBlockIsFine) {
+  Engine engine;
+  engine.pools[0].null_block = KVGUARD_NONE;
+  geometry::Layout layout;
+  std::vector<std::string> gaps;
+  EXPECT_TRUE(engine.Check(&layout, &gaps).ok());
+}
+
+TEST(CheckGeometry, EverySpoiltFieldIsNamed) {
+  for (const Spoilt& spoilt : kSpoilt) {
+    Engine engine;
+    spoilt.edit(engine);
+    geometry::Layout layout;
+    std::vector<std::string> gaps;
+    const Status status = engine.Check(&layout, &gaps);
+    EXPECT_EQ(status.code(), spoilt.status) << spoilt.what << ": " << status.text();
+    EXPECT_GT(status.text().size(), 10u) << spoilt.what;
+  }
+  geometry::Layout layout;
+  std::vector<std::string> gaps;
+  EXPECT_EQ(CheckGeometry(nullptr, &layout, &gaps).code(), kBad);
+}
+
+TEST(CheckGeometry, WhatHasNoRulesSaysSoByName) {
+  Engine engine;
+  engine.groups[1].kind = KVGUARD_GROUP_WINDOW;
+  geometry::Layout layout;
+  std::vector<std::string> gaps;
+  EXPECT_NE(engine.Check(&layout, &gaps).text().find("kind window"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvguard::step
