@@ -14,9 +14,11 @@ demo-vllm:  ## The same live: guard a real vLLM engine on this CPU
 	@scripts/demo_vllm.sh
 
 test:  ## Tier 1: build, lint, unit tests, the slice on a real engine; what CI runs
+	@command -v python3 >/dev/null || scripts/setup.sh >/dev/null
 	@scripts/tier.py test
 
 test-all:  ## Tier 1, and clang-tidy, sanitizers, fuzzers, wheel and benchmarks
+	@command -v python3 >/dev/null || scripts/setup.sh >/dev/null
 	@scripts/tier.py test-all
 
 check-slice:  ## The guard on a real vLLM engine, end to end

@@ -144,6 +144,15 @@ std::vector<nlohmann::json> FinalStatuses(const std::string& directory,
   }
 }
 
+// Where both streams are one terminal or file, the command may have left it in the middle of a
+// line.
+void StartOnALineOfItsOwn() {
+  struct stat out;
+  struct stat err;
+  if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &err) != 0) return;
+  if (out.st_dev == err.st_dev && out.st_ino == err.st_ino) std::fputc('\n', stderr);
+}
+
 int RunChecked(const RunOptions& options) {
   const std::string config = GuardConfig(options);
   const std::vector<std::string> command = GuardedCommand(options.command, config);
@@ -169,6 +178,7 @@ int RunChecked(const RunOptions& options) {
   const int status = signals.WaitFor(pid);
   const RunResult result = Conclude(FinalStatuses(directory.path(), before), status);
   const std::string text = options.json ? ResultJson(result) : ResultText(result);
+  StartOnALineOfItsOwn();
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   return result.exit_code;

@@ -35,6 +35,16 @@ def on_files(command: list[str], root: Path, names: list[str]) -> tuple[bool, st
     return run([*command, *names], root) if names else (True, "")
 
 
+def clang_format(root: Path, names: list[str]) -> tuple[bool, str]:
+    """One line for each file: the first place where it differs."""
+    ok, text = on_files([*tool("clang-format"), "--dry-run", "-Werror"], root, names)
+    first: dict[str, str] = {}
+    for line in text.splitlines():
+        if " error: " in line:
+            first.setdefault(line.split(":")[0], line)
+    return ok, "\n".join(first.values()) or text
+
+
 def problems_of(found: list[str], names: set[str] | None) -> tuple[bool, str]:
     shown = [p for p in found if names is None or p.split(":")[0] in names]
     return not shown, "\n".join(shown)
@@ -133,7 +143,7 @@ def main() -> int:
 
     checks: list[tuple[str, Callable[[], tuple[bool, str]]]] = [
         (f"clang-format ({len(cxx)} files)",
-         lambda: on_files([*tool("clang-format"), "--dry-run", "-Werror"], root, cxx)),
+         lambda: clang_format(root, cxx)),
         (f"ruff format ({len(python)} files)",
          lambda: on_files([*tool("ruff"), "format", "--check", "-q", "--diff"], root, python)),
         (f"ruff check ({len(python)} files)",

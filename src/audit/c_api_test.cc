@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/guard.h"
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "rules/catalog.h"
 
 namespace kvguard::audit {
@@ -97,8 +98,7 @@ TEST(CApi, TheGeometryIsCopied) {
   kvguard_guard* guard = nullptr;
   {
     const Scenario s;
-    std::vector<kvguard_pool> pools(GeometryOf(*s.guard()).pools,
-                                    GeometryOf(*s.guard()).pools + 1);
+    std::vector<kvguard_pool> pools(GeometryOf(*s.guard()).pools, GeometryOf(*s.guard()).pools + 1);
     std::vector<kvguard_group> groups(GeometryOf(*s.guard()).groups,
                                       GeometryOf(*s.guard()).groups + 1);
     const char* gaps[] = {gap.c_str()};

@@ -19,12 +19,12 @@ using kvguard::audit::Scenario;
 using kvguard::audit::ScenarioOptions;
 using kvguard::audit::ScenarioPlan;
 
-#define KVGUARD_MUST(condition)                                   \
-  do {                                                            \
-    if (!(condition)) {                                           \
-      std::fprintf(stderr, "%d: %s\n", __LINE__, #condition);     \
-      std::abort();                                               \
-    }                                                             \
+#define KVGUARD_MUST(condition)                               \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      std::fprintf(stderr, "%d: %s\n", __LINE__, #condition); \
+      std::abort();                                           \
+    }                                                         \
   } while (false)
 
 class Input {
@@ -63,8 +63,8 @@ class Input {
   size_t at_ = 0;
 };
 
-constexpr size_t kRows = 8;    // max_rows of the geometry: what `requests` must hold
-constexpr size_t kTokens = 32;  // max_tokens
+constexpr size_t kRows = 8;        // max_rows of the geometry: what `requests` must hold
+constexpr size_t kTokens = 32;     // max_tokens
 constexpr size_t kElements = 256;  // of every buffer
 
 struct Buffers {
@@ -107,10 +107,9 @@ struct Buffers {
 };
 
 uint32_t EventKind(Input& in) {
-  constexpr uint32_t kCommon[] = {KVGUARD_EVENT_ADMIT,   KVGUARD_EVENT_FINISH,
-                                  KVGUARD_EVENT_PREEMPT, KVGUARD_EVENT_ROLLBACK,
-                                  KVGUARD_EVENT_APPEND,  KVGUARD_EVENT_REPLACE,
-                                  KVGUARD_EVENT_TRUNCATE};
+  constexpr uint32_t kCommon[] = {
+      KVGUARD_EVENT_ADMIT,  KVGUARD_EVENT_FINISH,  KVGUARD_EVENT_PREEMPT, KVGUARD_EVENT_ROLLBACK,
+      KVGUARD_EVENT_APPEND, KVGUARD_EVENT_REPLACE, KVGUARD_EVENT_TRUNCATE};
   return in.OneIn(8) ? in.Byte() : kCommon[in.Below(std::size(kCommon))];
 }
 
@@ -163,8 +162,8 @@ const void* HostileBegin(Input& in, Record& r) {
     row.num_computed = in.Signed(20);
     row.num_drafts = static_cast<uint32_t>(in.OneIn(4) ? in.Value(4) : 0);
   }
-  r.begin = {sizeof(r.begin), in.OneIn(32) ? 1u : 0u, r.buffers.Lay(in, r.events), r.events.size(),
-             r.buffers.Lay(in, r.scheduled), r.scheduled.size()};
+  r.begin = {sizeof(r.begin), in.OneIn(32) ? 1u : 0u,         r.buffers.Lay(in, r.events),
+             r.events.size(), r.buffers.Lay(in, r.scheduled), r.scheduled.size()};
   return &r.begin;
 }
 
@@ -188,7 +187,9 @@ const void* HostilePlan(Input& in, Record& r) {
   }
   kvguard_plan& plan = r.plan;
   plan.size = sizeof(plan);
-  plan.pass = in.OneIn(8) ? in.Byte() : in.OneIn(4) ? uint32_t{KVGUARD_PASS_DUMMY} : uint32_t{KVGUARD_PASS_TARGET};
+  plan.pass = in.OneIn(8)   ? in.Byte()
+              : in.OneIn(4) ? uint32_t{KVGUARD_PASS_DUMMY}
+                            : uint32_t{KVGUARD_PASS_TARGET};
   plan.stage = static_cast<uint32_t>(in.OneIn(16) ? in.Byte() : 1 + in.Below(2));
   plan.flags = in.OneIn(32) ? 1u : 0u;
   plan.num_rows = in.Value(kRows + 1);
@@ -214,8 +215,8 @@ const void* HostileOutcome(Input& in, Record& r) {
     row.num_rejected = static_cast<uint32_t>(in.Value(4));
     if (in.OneIn(8)) row.num_tokens = in.Value(4);
   }
-  r.outcome = {sizeof(r.outcome),       in.OneIn(32) ? 1u : 0u,      r.buffers.Lay(in, r.rows),
-               r.rows.size(),           r.buffers.Lay(in, r.events), r.events.size()};
+  r.outcome = {sizeof(r.outcome), in.OneIn(32) ? 1u : 0u,      r.buffers.Lay(in, r.rows),
+               r.rows.size(),     r.buffers.Lay(in, r.events), r.events.size()};
   return &r.outcome;
 }
 
@@ -335,7 +336,8 @@ class Life {
         decided_.push_back([=](Scenario& s) { s.Append(name, {block}); });
       }
       const auto tokens = static_cast<int64_t>(1 + in_.Below(4));
-      const auto drafts = static_cast<uint32_t>(in_.OneIn(4) ? in_.Below(static_cast<uint64_t>(tokens)) : 0);
+      const auto drafts =
+          static_cast<uint32_t>(in_.OneIn(4) ? in_.Below(static_cast<uint64_t>(tokens)) : 0);
       const int64_t counted = in_.OneIn(8) ? static_cast<int64_t>(in_.Below(20)) : -1;
       decided_.push_back([=](Scenario& s) { s.Schedule(name, tokens, drafts, counted); });
     }
@@ -418,7 +420,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((shape & 1) != 0) options.engine_flags |= KVGUARD_ENGINE_ASYNC;
   if ((shape & 2) != 0) options.engine_flags |= KVGUARD_ENGINE_CONNECTOR;
   if ((shape & 4) != 0) options.groups = {{8, 4, KVGUARD_UNIT_KERNEL_BLOCK, 0}};
-  if ((shape & 8) != 0) options.groups.push_back({4, 4, KVGUARD_UNIT_BLOCK, (shape & 16) != 0 ? 1u : 0u});
+  if ((shape & 8) != 0)
+    options.groups.push_back({4, 4, KVGUARD_UNIT_BLOCK, (shape & 16) != 0 ? 1u : 0u});
   if ((shape & 32) != 0) options.null_block = KVGUARD_NONE;
   if ((shape & 64) != 0) options.pad_slot = 3;
   options.latch = shape >> 7;

@@ -18,8 +18,8 @@
 
 namespace kvguard {
 
-// Sees every record after it was judged, on the feeding thread. Must not feed. A record whose struct
-// could not be read arrives as one of kind 0 with its error.
+// Sees every record after it was judged, on the feeding thread. Must not feed. A record whose
+// struct could not be read arrives as one of kind 0 with its error.
 struct RecordTap {
   void* context = nullptr;
   void (*on_record)(void* context, const kvguard_guard& guard, const kvguard_record& record,
@@ -100,7 +100,10 @@ struct kvguard_guard {
   // Bindings are not known: nothing is judged until a RESET.
   void LoseBindings(uint64_t step);
   // A record of such a step says that its BEGIN was lost.
-  bool NeverBegun(uint64_t step) const { return !any_step || step > last_step; }
+  // Steps from before a restore were begun, though not in this guard.
+  bool NeverBegun(uint64_t step) const {
+    return (!any_step || step > last_step) && step > restored_step_;
+  }
   void Remember(const kvguard_finding& finding);
   bool FamiliesComplete() const;
 
@@ -138,7 +141,8 @@ struct kvguard_guard {
   std::vector<uint8_t> final_known_;  // by group: a FINAL plan was seen in this run
 
   mutable bool families_complete_ = false;
-  bool lost_ = false;  // bindings were lost: nothing is judged until a RESET
+  bool lost_ = false;           // bindings were lost: nothing is judged until a RESET
+  uint64_t restored_step_ = 0;  // the last step of the snapshot this guard was restored from
   uint64_t next_sequence_ = 0;
   uint64_t record_first_ = 0;
   uint64_t record_count_ = 0;

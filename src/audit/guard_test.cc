@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "rules/catalog.h"
 
 namespace kvguard::audit {

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/guard.h"
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 
 namespace kvguard::audit {
 namespace {
@@ -195,8 +196,8 @@ TEST(Begin, AKeyThatIsAdmittedTwiceInItLosesThem) {
 }
 
 TEST(Begin, EventsThatAreNotFollowedLoseThem) {
-  for (const uint32_t kind : {KVGUARD_EVENT_SHARE, KVGUARD_EVENT_REMAP, KVGUARD_EVENT_ERASE,
-                              KVGUARD_EVENT_REBASE}) {
+  for (const uint32_t kind :
+       {KVGUARD_EVENT_SHARE, KVGUARD_EVENT_REMAP, KVGUARD_EVENT_ERASE, KVGUARD_EVENT_REBASE}) {
     Scenario s;
     Running(s);
     kvguard_event event{};
@@ -229,15 +230,16 @@ TEST(Begin, WhatWasFoundBeforeTheLossIsNotReported) {
 }
 
 TEST(Begin, TransfersAndCopiesAreGapsByName) {
-  for (const uint32_t kind : {KVGUARD_EVENT_ZERO, KVGUARD_EVENT_COPY, KVGUARD_EVENT_LOAD,
-                              KVGUARD_EVENT_SEND_PENDING}) {
+  for (const uint32_t kind :
+       {KVGUARD_EVENT_ZERO, KVGUARD_EVENT_COPY, KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
     Scenario s;
     Running(s);
     kvguard_event event{};
     event.size = sizeof(event);
     event.kind = kind;
     s.Event(event).Schedule("a", 1).Step();
-    EXPECT_TRUE(HasGap(s, kind < KVGUARD_EVENT_RESERVE ? "copy-not-judged" : "transfer-not-judged"));
+    EXPECT_TRUE(
+        HasGap(s, kind < KVGUARD_EVENT_RESERVE ? "copy-not-judged" : "transfer-not-judged"));
     ExpectTheStepIsAGap(s);
   }
 }

@@ -51,8 +51,8 @@ struct ScenarioPlan {
   uint64_t padded_rows = 0;
   uint64_t padded_tokens = 0;
   struct Group {
-    std::vector<int64_t> table;  // padded_rows x columns
-    std::vector<int64_t> slots;  // padded_tokens
+    std::vector<int64_t> table;        // padded_rows x columns
+    std::vector<int64_t> slots;        // padded_tokens
     std::vector<int64_t> row_columns;  // empty: not presented
     std::vector<int64_t> seq_lens;     // empty: not presented
     uint64_t columns = 0;

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::audit {
 namespace {

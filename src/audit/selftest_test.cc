@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::audit {
 namespace {

@@ -138,8 +138,9 @@ step::Status Wrong(std::string text) { return step::Status(KVGUARD_ERROR_CONFIG,
 
 std::string Range(const Key& key) {
   const auto number = [](double value) {
-    std::string text = step::Sprintf("%.15g", value);
-    return text;
+    return value == static_cast<double>(static_cast<int64_t>(value))
+               ? step::Sprintf("%.0f", value)
+               : step::Sprintf("%.15g", value);
   };
   return number(key.least) + " to " + number(key.most);
 }
@@ -225,8 +226,8 @@ std::string Schema() {
     }
     if (key.type == Type::kChoice) out["enum"] = Choices(key);
     if (key.type == Type::kInteger || key.type == Type::kNumber) {
-      out["minimum"] = Json::parse(step::Sprintf("%.15g", key.least));
-      out["maximum"] = Json::parse(step::Sprintf("%.15g", key.most));
+      out["minimum"] = Json::parse(step::Sprintf("%.17g", key.least));
+      out["maximum"] = Json::parse(step::Sprintf("%.17g", key.most));
     }
     out["default"] = Json::parse(key.otherwise);
   }

@@ -333,7 +333,9 @@ void ExplainTable(Case& c) {
   // Right up to the last binding and wrong from there on: that append did not arrive.
   const size_t last = last_append;
   Tried(c.finding, KVGUARD_CAUSE_LOST_APPEND);
-  if (last > 0 && last < c.bound.size()) {
+  // Residue is nobody's: where a live request's block stands, something put it there.
+  const bool residue = (c.finding.flags & KVGUARD_FINDING_HAS_VICTIM) == 0;
+  if (residue && last > 0 && last < c.bound.size()) {
     bool right = true;
     bool wrong = true;
     for (size_t j = 0; j < n; ++j) {

@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
+
 #include "rules/catalog.h"
 #include "step/status.h"
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::mirror {
 namespace {
@@ -40,7 +40,8 @@ TEST(KeyMap, ClearForgetsAll) {
 // Keys that hash to few places, so that clusters are long, wrap around the end of the table and are
 // torn by erasures.
 std::vector<uint64_t> Colliding(size_t places, size_t each) {
-  // The inverse of the map's odd multiplier modulo 2^64 (Newton's iteration doubles the right bits).
+  // The inverse of the map's odd multiplier modulo 2^64 (Newton's iteration doubles the right
+  // bits).
   constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15u;
   uint64_t inverse = kMultiplier;
   for (int i = 0; i < 6; ++i) inverse *= 2 - kMultiplier * inverse;

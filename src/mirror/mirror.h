@@ -171,6 +171,8 @@ class Mirror {
     ++serial_;
     scheduled_.clear();
   }
+  // The last step that was begun, over restores; 0 if none was.
+  uint64_t last_begun() const { return open_step_; }
   bool IsOpen(uint64_t step) const { return open_ && open_step_ == step; }
   void Schedule(uint32_t index) {
     requests_[index].scheduled_serial = serial_;

@@ -165,6 +165,7 @@ void Mirror::Serialize(std::string* out) const {
     writer.Bytes(released.name);
     PutRows(writer, released.rows);
   }
+  writer.Put(open_step_);
   writer.Put(previous_step_);
   writer.Put(static_cast<uint32_t>(previous_.size()));
   for (const ExecutedRow& row : previous_) {
@@ -275,7 +276,9 @@ step::Status Mirror::Restore(std::string_view bytes) {
     fresh.AddReleased(std::move(released));
   }
   uint32_t num_previous = 0;
-  if (!reader.Get(&fresh.previous_step_) || !reader.Count(&num_previous, 24)) return damaged();
+  if (!reader.Get(&fresh.open_step_) || !reader.Get(&fresh.previous_step_) ||
+      !reader.Count(&num_previous, 24))
+    return damaged();
   fresh.previous_.resize(num_previous);
   for (ExecutedRow& row : fresh.previous_) {
     if (!reader.Get(&row.key) || !reader.Get(&row.start) || !reader.Get(&row.num_tokens) ||

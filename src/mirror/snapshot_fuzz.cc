@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots arrive from files. The input is one behind its header: the header is made right, so that
-// what the fuzzer finds lies behind the hash. Whatever is accepted is a mirror that can go on and
-// that gives the same bytes again.
+// Snapshots arrive from files. The input is one behind its header: the header is made right, so
+// that what the fuzzer finds lies behind the hash. Whatever is accepted is a mirror that can go on
+// and that gives the same bytes again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
+
 #include "mirror/mirror.h"
 
 namespace kvguard::mirror {

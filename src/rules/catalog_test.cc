@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::rules {
 namespace {

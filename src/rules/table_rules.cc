@@ -51,7 +51,8 @@ void JudgePaddedRows(Context& context, const step::GroupPlanView& group) {
   const uint64_t end = std::min(plan.padded_rows, group.table.rows);
   for (uint64_t b = plan.num_rows; b < end; ++b) {
     const step::Ints row = group.table.Row(b);
-    // Zeroed whole rows are how every engine does it; any kernel block of the null block is as good.
+    // Zeroed whole rows are how every engine does it; any kernel block of the null block is as
+    // good.
     const uint64_t zeros = null_block != 0 ? 0
                            : row.wide()    ? geometry::MatchValue(row.i64(), row.count, 0)
                                            : geometry::MatchValue(row.i32(), row.count, 0);

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
+
 #include "step/views.h"
 
 namespace kvguard::step {
@@ -95,8 +96,7 @@ const Spoilt kSpoilt[] = {
     {"kernel block size 48", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 48; }},
     {"encoding 0", kBad, [](Engine& e) { e.groups[1].encoding = 0; }},
     {"encoding CSR", kNew, [](Engine& e) { e.groups[1].encoding = KVGUARD_READ_CSR; }},
-    {"chosen placement", kNew,
-     [](Engine& e) { e.groups[1].placement = KVGUARD_PLACEMENT_CHOSEN; }},
+    {"chosen placement", kNew, [](Engine& e) { e.groups[1].placement = KVGUARD_PLACEMENT_CHOSEN; }},
     {"tables of slots", kNew, [](Engine& e) { e.groups[1].table_unit = KVGUARD_UNIT_SLOT; }},
     {"scaled slots", kNew, [](Engine& e) { e.groups[1].index_scale = 2; }},
     {"strided slots", kNew, [](Engine& e) { e.groups[1].token_stride = 2; }},

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
+
 #include "kvguard/kvguard.h"
 
 namespace {

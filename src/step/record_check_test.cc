@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
+
 #include "step/views.h"
 
 namespace kvguard::step {
@@ -221,9 +222,7 @@ const Spoilt kPlans[] = {
     {"table stride beyond counting", kBad,
      [](Records& r) { r.groups[1].reads.table.row_stride = UINT64_MAX; }},
     {"the group's seq_lens short", kBad,
-     [](Records& r) {
-       r.groups[1].reads.table.seq_lens = {r.seq_lens.data(), 1, KVGUARD_I32, 0};
-     }},
+     [](Records& r) { r.groups[1].reads.table.seq_lens = {r.seq_lens.data(), 1, KVGUARD_I32, 0}; }},
     {"row_columns short", kBad,
      [](Records& r) {
        r.groups[1].reads.table.row_columns = {r.seq_lens.data(), 1, KVGUARD_I32, 0};

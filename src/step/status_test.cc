@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::step {
 namespace {

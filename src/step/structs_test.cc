@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace kvguard::step {
 namespace {

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "rules/catalog.h"
 #include "tests/support/plan_edit.h"
 

@@ -124,28 +124,26 @@ def test_the_factory_hands_out_ours() -> None:
 
 # --- the status file ---
 
-STATUS_KEYS = set(
-    [
-        "schema",
-        "state",
-        "reason",
-        "verdict",
-        "action",
-        "grade",
-        "engine",
-        "engine_version",
-        "rank",
-        "pid",
-        "kvguard_version",
-        "written_unix",
-        "counts",
-        "coverage",
-        "gaps",
-        "findings",
-        "incident",
-        "trace",
-    ]
-)
+STATUS_KEYS = {
+    "schema",
+    "state",
+    "reason",
+    "verdict",
+    "action",
+    "grade",
+    "engine",
+    "engine_version",
+    "rank",
+    "pid",
+    "kvguard_version",
+    "written_unix",
+    "counts",
+    "coverage",
+    "gaps",
+    "findings",
+    "incident",
+    "trace",
+}
 
 
 def status(path: Path) -> dict[str, Any]:

@@ -303,7 +303,9 @@ def test_attributes_that_were_set_on_an_output() -> None:
     assert walker.walk_to_dict(output)["events"] == []
     output.block_table_updates = {"a": [1]}  # type: ignore[attr-defined]
     events = walker.walk_to_dict(output)["events"]
-    assert [e["name"] for e in events] == ["unknown-field-in-use:SchedulerOutput.block_table_updates"]
+    assert [e["name"] for e in events] == [
+        "unknown-field-in-use:SchedulerOutput.block_table_updates"
+    ]
 
 
 def test_a_known_field_that_is_not_judged() -> None:

@@ -23,9 +23,9 @@ EngineOptions EngineOptions::Draw(uint64_t seed, uint32_t max_drafts, bool async
     audit::ScenarioGroup group;
     group.block_size = 4u << random() % 2;
     group.kernel_block_size = group.block_size >> random() % 3;
-    group.table_unit =
-        random() % 2 == 0 ? KVGUARD_UNIT_BLOCK : KVGUARD_UNIT_KERNEL_BLOCK;
-    group.pool = random() % 4 == 0 && g > 0 ? s.groups[g - 1].pool + 1 : (g > 0 ? s.groups[g - 1].pool : 0);
+    group.table_unit = random() % 2 == 0 ? KVGUARD_UNIT_BLOCK : KVGUARD_UNIT_KERNEL_BLOCK;
+    group.pool =
+        random() % 4 == 0 && g > 0 ? s.groups[g - 1].pool + 1 : (g > 0 ? s.groups[g - 1].pool : 0);
     s.groups.push_back(group);
   }
   s.num_blocks = 24 + random() % 40;
@@ -43,7 +43,8 @@ EngineOptions EngineOptions::Draw(uint64_t seed, uint32_t max_drafts, bool async
 RandomEngine::RandomEngine(uint64_t seed, EngineOptions options)
     : options_(std::move(options)), random_(seed) {
   uint32_t num_pools = 0;
-  for (const auto& group : options_.scenario.groups) num_pools = std::max(num_pools, group.pool + 1);
+  for (const auto& group : options_.scenario.groups)
+    num_pools = std::max(num_pools, group.pool + 1);
   pools_.resize(num_pools);
   for (Pool& pool : pools_) {
     pool.holders.assign(options_.scenario.num_blocks, 0);
@@ -89,7 +90,8 @@ bool RandomEngine::CanHold(const Request& request, int64_t tokens) {
   std::vector<size_t> wanted(pools_.size(), 0);
   for (size_t g = 0; g < options_.scenario.groups.size(); ++g) {
     const int64_t size = Group(g).block_size;
-    const int64_t more = (tokens + size - 1) / size - static_cast<int64_t>(request.blocks[g].size());
+    const int64_t more =
+        (tokens + size - 1) / size - static_cast<int64_t>(request.blocks[g].size());
     if (more > 0) wanted[Group(g).pool] += static_cast<size_t>(more);
     if ((tokens + size - 1) / size > static_cast<int64_t>(options_.scenario.columns)) return false;
   }
@@ -129,7 +131,8 @@ void RandomEngine::Cache(const Request& request, int64_t tokens) {
 // Claims the longest prefix that every group holds; in tokens.
 int64_t RandomEngine::Hit(Request& request) {
   int64_t unit = 1;
-  for (const auto& group : options_.scenario.groups) unit = std::lcm(unit, int64_t{group.block_size});
+  for (const auto& group : options_.scenario.groups)
+    unit = std::lcm(unit, int64_t{group.block_size});
   int64_t hit = (static_cast<int64_t>(request.tokens.size()) - 1) / unit * unit;
   for (size_t g = 0; g < options_.scenario.groups.size(); ++g) {
     const int64_t size = Group(g).block_size;
@@ -200,9 +203,11 @@ void RandomEngine::DecideRunning(std::vector<Decision>* decisions) {
     decision.request = i;
     const auto known = static_cast<int64_t>(request.tokens.size());
     if (request.computed + 1 < known) {
-      decision.tokens = 1 + static_cast<int64_t>(Below(static_cast<uint64_t>(known - request.computed)));
+      decision.tokens =
+          1 + static_cast<int64_t>(Below(static_cast<uint64_t>(known - request.computed)));
     } else {
-      decision.drafts = options_.max_drafts > 0 ? static_cast<uint32_t>(Below(options_.max_drafts + 1)) : 0;
+      decision.drafts =
+          options_.max_drafts > 0 ? static_cast<uint32_t>(Below(options_.max_drafts + 1)) : 0;
       decision.tokens = 1 + decision.drafts;
     }
     // What the scheduler believes needs room, too.
@@ -259,7 +264,8 @@ bool RandomEngine::Spoil(BindingFault fault, std::vector<Decision>* decisions) {
           for (const Request& other : live_) {
             if (&other == &request) continue;
             bool new_here = false;  // hits of this very step are no earlier claims
-            for (const Decision& d : *decisions) new_here = new_here || (d.admit && &live_[d.request] == &other);
+            for (const Decision& d : *decisions)
+              new_here = new_here || (d.admit && &live_[d.request] == &other);
             if (new_here) continue;
             for (size_t h = 0; h < other.blocks.size(); ++h) {
               if (Group(h).pool != Group(g).pool) continue;
@@ -271,7 +277,8 @@ bool RandomEngine::Spoil(BindingFault fault, std::vector<Decision>* decisions) {
               for (const int64_t block : row) std::erase(held, block);
             }
           }
-          for (const int64_t block : request.blocks[g]) std::erase(held, block);  // shared: repeated
+          for (const int64_t block : request.blocks[g])
+            std::erase(held, block);  // shared: repeated
           if (held.empty()) continue;
           wrong = held[Below(held.size())];
           break;
@@ -322,7 +329,8 @@ bool RandomEngine::Begin(const std::vector<Scenario*>& scenarios, BindingFault f
     // An asynchronous scheduler may still count drafts that the runner knows to be rejected.
     int64_t counted = options_.async && OneIn(2) ? request.counted : request.computed;
     request.counted = counted;
-    if (request.name == ahead_) counted = std::max(request.counted, request.computed + options_.max_drafts) + 1;
+    if (request.name == ahead_)
+      counted = std::max(request.counted, request.computed + options_.max_drafts) + 1;
     for (Scenario* s : scenarios) {
       if (decision.admit) {
         s->Admit(request.name, request.blocks, request.computed);

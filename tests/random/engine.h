@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small legal scheduler that draws its decisions from a seed: admissions with prefix hits, chunked
-// prefill, decoding, drafts, preemption, reuse, several groups. It drives scenarios; whatever it
-// does must be clean.
+// A small legal scheduler that draws its decisions from a seed: admissions with prefix hits,
+// chunked prefill, decoding, drafts, preemption, reuse, several groups. It drives scenarios;
+// whatever it does must be clean.
 #ifndef KVGUARD_TESTS_RANDOM_ENGINE_H_
 #define KVGUARD_TESTS_RANDOM_ENGINE_H_
 
@@ -17,7 +17,7 @@ namespace kvguard::tests {
 
 struct EngineOptions {
   audit::ScenarioOptions scenario;
-  bool async = false;      // outcomes of drafts may come late, and the scheduler may know them late
+  bool async = false;  // outcomes of drafts may come late, and the scheduler may know them late
   uint32_t max_drafts = 0;
   bool final_plans = false;  // each plan is shown at both stages
   size_t max_live = 6;
@@ -29,12 +29,12 @@ struct EngineOptions {
 // A scheduler's decision that is wrong on purpose.
 enum class BindingFault {
   kNone,
-  kForeignBlock,   // a new column gets a block that a live request holds
-  kOutOfRange,     // ... an id outside the pool
-  kNull,           // ... the null block
-  kRepeated,       // ... a block that stands in the row already
-  kShort,          // ... nothing at all
-  kCountAhead,     // the count of computed tokens is too large
+  kForeignBlock,  // a new column gets a block that a live request holds
+  kOutOfRange,    // ... an id outside the pool
+  kNull,          // ... the null block
+  kRepeated,      // ... a block that stands in the row already
+  kShort,         // ... nothing at all
+  kCountAhead,    // the count of computed tokens is too large
 };
 
 class RandomEngine {
@@ -70,12 +70,12 @@ class RandomEngine {
     size_t prompt = 0;
     size_t length = 0;  // tokens in the end
     int64_t computed = 0;
-    int64_t counted = 0;  // the scheduler's count of them
+    int64_t counted = 0;                       // the scheduler's count of them
     std::vector<std::vector<int64_t>> blocks;  // by group
   };
   struct Pool {
     std::vector<int64_t> free;
-    std::vector<uint32_t> holders;  // by block
+    std::vector<uint32_t> holders;                    // by block
     std::map<std::vector<uint64_t>, int64_t> cached;  // (group, tokens of the prefix) -> block
     std::map<int64_t, std::vector<uint64_t>> key_of;
   };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a legal engine does is clean, whatever it does; the same with one thing wrong is found in the
-// very step, whatever is wrong. Seeds are printed: a failure is repeated by its seed alone.
+// What a legal engine does is clean, whatever it does; the same with one thing wrong is found in
+// the very step, whatever is wrong. Seeds are printed: a failure is repeated by its seed alone.
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "rules/catalog.h"
 #include "tests/random/engine.h"
 #include "tests/support/plan_edit.h"
@@ -27,23 +28,21 @@ struct Kind {
   bool async;
 };
 
-constexpr Kind kKinds[] = {{"Plain", 0, false},
-                           {"Drafts", 3, false},
-                           {"Async", 0, true},
-                           {"AsyncDrafts", 3, true}};
+constexpr Kind kKinds[] = {
+    {"Plain", 0, false}, {"Drafts", 3, false}, {"Async", 0, true}, {"AsyncDrafts", 3, true}};
 
 std::string NameOf(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
 
 class RandomTest : public testing::TestWithParam<Kind> {};
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RandomTest, testing::ValuesIn(kKinds),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Kinds, RandomTest, testing::ValuesIn(kKinds), NameOf);
 
 TEST_P(RandomTest, ALegalEngineIsClean) {
   uint64_t rows = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const EngineOptions options = EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
+    const EngineOptions options =
+        EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     Scenario s(options.scenario);
     RandomEngine engine(seed, options);
     for (int step = 0; step < 150; ++step) {
@@ -71,8 +70,8 @@ bool Change(RandomEngine& e, int64_t& value, int64_t low, int64_t high) {
 
 // Bound columns of a row are in front of its residue: those that its tokens reach at least.
 size_t ReachedEntries(const ScenarioPlan& plan, size_t row, const audit::ScenarioGroup& group) {
-  const uint32_t tokens = group.table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? group.kernel_block_size
-                                                                       : group.block_size;
+  const uint32_t tokens =
+      group.table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? group.kernel_block_size : group.block_size;
   return (static_cast<size_t>(plan.seq_lens[row]) + tokens - 1) / tokens;
 }
 
@@ -172,8 +171,8 @@ std::vector<Named> Mutations(const EngineOptions& options) {
          const size_t row = p.requests.size() + e.Below(p.padded_rows - p.requests.size());
          // From the first block on: smaller kernel ids belong to the null block.
          const auto& group = options.scenario.groups[g];
-         p.Table(g, row, e.Below(p.groups[g].columns)) = static_cast<int64_t>(
-             group.block_size / group.kernel_block_size + e.Below(1000));
+         p.Table(g, row, e.Below(p.groups[g].columns)) =
+             static_cast<int64_t>(group.block_size / group.kernel_block_size + e.Below(1000));
          return true;
        }},
       {"a padding row's length",
@@ -188,7 +187,8 @@ std::vector<Named> Mutations(const EngineOptions& options) {
 TEST_P(RandomTest, EveryChangeOfAPlanIsFoundInItsStepAndForgottenInTheNext) {
   std::vector<size_t> found;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
-    const EngineOptions options = EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
+    const EngineOptions options =
+        EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     const std::vector<Named> mutations = Mutations(options);
     found.resize(mutations.size());
     Scenario s(options.scenario);
@@ -198,13 +198,14 @@ TEST_P(RandomTest, EveryChangeOfAPlanIsFoundInItsStepAndForgottenInTheNext) {
       ASSERT_EQ(s.verdict().step_verdict, kClean) << "seed " << seed << "\n" << s.Report();
       ScenarioPlan plan = engine.Plan(s);
       const size_t which = engine.Below(mutations.size());
-      const bool changed = !plan.positions.empty() && engine.OneIn(2) &&
-                           mutations[which].mutate(engine, s, plan);
+      const bool changed =
+          !plan.positions.empty() && engine.OneIn(2) && mutations[which].mutate(engine, s, plan);
       engine.Finish({&s}, plan);
       ASSERT_EQ(s.verdict().step_gaps, 0u) << "seed " << seed << ": " << s.error();
       ASSERT_EQ(s.verdict().step_verdict, changed ? kViolated : kClean)
-          << "seed " << seed << " step " << s.step() << ": " << (changed ? mutations[which].name : "nothing changed")
-          << "\n" << s.Report();
+          << "seed " << seed << " step " << s.step() << ": "
+          << (changed ? mutations[which].name : "nothing changed") << "\n"
+          << s.Report();
       found[which] += changed;
     }
   }
@@ -215,8 +216,8 @@ TEST_P(RandomTest, EveryChangeOfAPlanIsFoundInItsStepAndForgottenInTheNext) {
 // With open drafts a scheduler holds blocks beyond what its count says: one less may be enough.
 class BindingTest : public testing::TestWithParam<Kind> {};
 
-INSTANTIATE_TEST_SUITE_P(Kinds, BindingTest,
-                         testing::ValuesIn({kKinds[0], kKinds[1], kKinds[2]}), NameOf);
+INSTANTIATE_TEST_SUITE_P(Kinds, BindingTest, testing::ValuesIn({kKinds[0], kKinds[1], kKinds[2]}),
+                         NameOf);
 
 TEST_P(BindingTest, EveryWrongBindingIsFoundInItsBegin) {
   struct Fault {
@@ -263,7 +264,8 @@ TEST_P(BindingTest, EveryWrongBindingIsFoundInItsBegin) {
 
 TEST_P(RandomTest, TheSameRecordsGiveTheSameBytes) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    const EngineOptions options = EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
+    const EngineOptions options =
+        EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     const std::vector<Named> mutations = Mutations(options);
     Scenario a(options.scenario);
     Scenario b(options.scenario);
@@ -285,7 +287,8 @@ TEST_P(RandomTest, TheSameRecordsGiveTheSameBytes) {
 TEST_P(RandomTest, ARestoredMirrorJudgesTheSame) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const EngineOptions options = EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
+    const EngineOptions options =
+        EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     const std::vector<Named> mutations = Mutations(options);
     Scenario whole(options.scenario);
     RandomEngine engine(seed, options);

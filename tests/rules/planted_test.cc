@@ -7,8 +7,9 @@
 #include <ostream>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "rules/catalog.h"
 #include "tests/support/plan_edit.h"
 
@@ -32,7 +33,9 @@ struct Planted {
   ScenarioOptions options = {};
 };
 
-void PrintTo(const Planted& planted, std::ostream* out) { *out << rules::FindRule(planted.code)->name; }
+void PrintTo(const Planted& planted, std::ostream* out) {
+  *out << rules::FindRule(planted.code)->name;
+}
 
 // Request a with 6 tokens in blocks 1, 2 and b with 5 in blocks 3, 4: slots 4..9 and 12..16.
 Run Two(Edit edit) {
@@ -81,9 +84,7 @@ const std::vector<Planted>& All() {
        }},
       {rules::kRowMissing, "the second row is dropped",
        Two([](ScenarioPlan& p) { p = WithRows(p, {0}); }), "the second request waits",
-       [](Scenario& s) {
-         s.Admit("a", {{1, 2}}).Schedule("a", 6).Admit("b", {{3, 4}}).Step();
-       }},
+       [](Scenario& s) { s.Admit("a", {{1, 2}}).Schedule("a", 6).Admit("b", {{3, 4}}).Step(); }},
       {rules::kRowDuplicate, "a request has a second, empty row",
        Two([](ScenarioPlan& p) { AddEmptyRow(p, p.requests[0]); }), "the rows change places",
        Two([](ScenarioPlan& p) { p = WithRows(p, {1, 0}); })},
@@ -132,8 +133,7 @@ const std::vector<Planted>& All() {
        Two([](ScenarioPlan& p) { p.groups[0].row_columns = {1, 2}; }),
        "the engine counts the bound columns",
        Two([](ScenarioPlan& p) { p.groups[0].row_columns = {2, 2}; })},
-      {rules::kPaddedRowNotNull, "a padding row shows a block",
-       Two([](ScenarioPlan& p) {
+      {rules::kPaddedRowNotNull, "a padding row shows a block", Two([](ScenarioPlan& p) {
          p.Pad(1, 0);
          p.Table(0, 2, 5) = 3;
        }),
@@ -142,8 +142,8 @@ const std::vector<Planted>& All() {
        Two([](ScenarioPlan& p) { ++p.groups[0].slots[5]; }),
        "slots jump where the blocks are not neighbours", One({9, 2, 40}, 12)},
       {rules::kSlotNullBlock, "a token is written into block 0",
-       Two([](ScenarioPlan& p) { p.groups[0].slots[0] = 3; }),
-       "a token is written behind block 0", One({1}, 1)},
+       Two([](ScenarioPlan& p) { p.groups[0].slots[0] = 3; }), "a token is written behind block 0",
+       One({1}, 1)},
       {rules::kSlotPad, "a real token has the pad slot",
        Two([](ScenarioPlan& p) { p.groups[0].slots[10] = -1; }), "padding tokens have it",
        Two([](ScenarioPlan& p) { p.Pad(0, 5); })},
@@ -152,15 +152,13 @@ const std::vector<Planted>& All() {
        One({63}, 4)},
       {rules::kSlotWrittenTwice, "two tokens of a step on one slot",
        Two([](ScenarioPlan& p) { p.groups[0].slots[5] = p.groups[0].slots[4]; }),
-       "a rejected draft's slot is written again a step later",
-       Then([](Scenario& s) {
+       "a rejected draft's slot is written again a step later", Then([](Scenario& s) {
          s.Schedule("a", 3, 2).Step();
          s.Outcome(2, "a", 1, 2);
          s.Schedule("a", 1).Step();
        }),
        rules::kSlotMismatch, Drafts()},
-      {rules::kPadSlotReal, "a padding token has a slot of the pool",
-       Two([](ScenarioPlan& p) {
+      {rules::kPadSlotReal, "a padding token has a slot of the pool", Two([](ScenarioPlan& p) {
          p.Pad(0, 3);
          p.groups[0].slots[12] = 40;
        }),
@@ -168,8 +166,7 @@ const std::vector<Planted>& All() {
       {rules::kSeqLenMismatch, "a row reads a token that nobody wrote",
        Two([](ScenarioPlan& p) { ++p.seq_lens[1]; }), "a row reads what earlier steps wrote",
        Then([](Scenario& s) { s.Schedule("a", 2).Step(); })},
-      {rules::kPaddedSeqLen, "a padding row reads a token",
-       Two([](ScenarioPlan& p) {
+      {rules::kPaddedSeqLen, "a padding row reads a token", Two([](ScenarioPlan& p) {
          p.Pad(2, 0);
          p.seq_lens[3] = 1;
        }),
@@ -196,12 +193,12 @@ const std::vector<Planted>& All() {
          s.Admit("a", {{1, 2}}).Schedule("a", 6);
          s.Admit("b", {{1, 3}}, 4).Schedule("b", 2).Step();
        }},
-      {rules::kFrontierMismatch, "a row starts one token early",
-       Then([](Scenario& s) {
+      {rules::kFrontierMismatch, "a row starts one token early", Then([](Scenario& s) {
          s.Computed("a") = 3;
          s.Schedule("a", 1, 0, 4).Step();
        }),
-       "a row starts behind what was computed", Then([](Scenario& s) { s.Schedule("a", 1).Step(); })},
+       "a row starts behind what was computed",
+       Then([](Scenario& s) { s.Schedule("a", 1).Step(); })},
       {rules::kCountAhead, "the scheduler counts a token that no step computed",
        Then([](Scenario& s) { s.Schedule("a", 1, 0, 5).Step(); }),
        "an asynchronous scheduler counts drafts that it does not know rejected",
@@ -215,24 +212,20 @@ const std::vector<Planted>& All() {
        Two([](ScenarioPlan& p) { p.positions[3] = 5; }),
        "the positions of a row start where its last step ended",
        Then([](Scenario& s) { s.Schedule("a", 3).Step(); })},
-      {rules::kCountBehind, "the scheduler takes a token back",
-       Then([](Scenario& s) {
+      {rules::kCountBehind, "the scheduler takes a token back", Then([](Scenario& s) {
          s.Computed("a") = 3;
          s.Schedule("a", 1).Step();
        }),
-       "the scheduler takes back what was rejected",
-       Then([](Scenario& s) {
+       "the scheduler takes back what was rejected", Then([](Scenario& s) {
          s.Schedule("a", 3, 2).Step();
          s.Outcome(2, "a", 2, 1);
          s.Schedule("a", 1).Step();
        })},
-      {rules::kRejectedTooMany, "three of two drafts are rejected",
-       Then([](Scenario& s) {
+      {rules::kRejectedTooMany, "three of two drafts are rejected", Then([](Scenario& s) {
          s.Schedule("a", 3, 2).Step();
          s.Outcome(2, "a", 1, 3);
        }),
-       "two of two drafts are rejected",
-       Then([](Scenario& s) {
+       "two of two drafts are rejected", Then([](Scenario& s) {
          s.Schedule("a", 3, 2).Step();
          s.Outcome(2, "a", 1, 2);
        })},
@@ -254,9 +247,8 @@ TEST_P(PlantedTest, Fires) {
   Scenario s(planted.options);
   planted.plant(s);
   const auto findings = s.Findings();
-  const auto it = std::find_if(findings.begin(), findings.end(), [&](const kvguard_finding& f) {
-    return f.code == planted.code;
-  });
+  const auto it = std::find_if(findings.begin(), findings.end(),
+                               [&](const kvguard_finding& f) { return f.code == planted.code; });
   ASSERT_NE(it, findings.end()) << s.Report();
   const kvguard_rule& rule = *rules::FindRule(planted.code);
   EXPECT_EQ(it->grade, rule.grade);

@@ -15,6 +15,7 @@ if str(TESTS) not in sys.path:
 
 from rig import engine as _rig_engine  # noqa: E402,F401  prepares the process, before anything imports vllm
 
+
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Incident files go to the current folder unless configured: not into the source tree."""

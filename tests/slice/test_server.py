@@ -6,7 +6,9 @@ from __future__ import annotations
 import concurrent.futures
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
+import kvguard
 from rig.server import Completion, Server
 
 from slice import command
@@ -16,7 +18,8 @@ MAX_TOKENS = 16
 
 
 def serve(environ: Mapping[str, str] | None = None) -> Server:
-    return Server([command.path(), "run", "--"], environ=environ)
+    package = Path(kvguard.__file__).absolute().parents[1]  # the engine's processes import it too
+    return Server([command.path(), "run", "--"], environ=environ, pythonpath=[package])
 
 
 def complete_all(server: Server) -> list[Completion]:

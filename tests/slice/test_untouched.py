@@ -58,9 +58,8 @@ def test_modules_and_classes_are_untouched(figures: list[str]) -> None:
 
 
 def test_the_checker_sees_what_it_looks_for() -> None:
-    from vllm.v1.worker.gpu import block_table
-
     from kvguard.vllm import runner
+    from vllm.v1.worker.gpu import block_table
 
     before = untouched.Snapshot.take()
     original = block_table.BlockTables.append_block_ids

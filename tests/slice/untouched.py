@@ -69,8 +69,9 @@ class Snapshot:
         return cls(dict(attributes()), set(modules()))
 
     def differences(self, later: Snapshot, code_only: bool = False) -> list[str]:
-        """What changed in the modules that were there. A module that was loaded since is news of the
-        engine's own, and so is its name in its parent. code_only: functions, methods and classes."""
+        """What changed in the modules that were there. A module that was loaded since is news of
+        the engine's own, and so is its name in its parent. code_only: functions, methods and
+        classes."""
         told = []
         for path, before in self.objects.items():
             if code_only and not is_code(before):
@@ -117,8 +118,8 @@ def foreign(package: str = "kvguard") -> list[str]:
 
 
 def displaced() -> set[str]:
-    """Functions and classes that say that a module defines them, while the module has another object
-    under their name. vLLM has a few of its own; they are the same without the guard."""
+    """Functions and classes that say that a module defines them, while the module has another
+    object under their name. vLLM has a few of its own; they are the same without the guard."""
     told = set()
     loaded = modules()
     for path, value in attributes():

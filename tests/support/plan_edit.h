@@ -38,8 +38,7 @@ inline audit::ScenarioPlan WithRows(const audit::ScenarioPlan& from,
       const auto& in = from.groups[g];
       auto& out = plan.groups[g];
       for (size_t i = first; i < last; ++i) out.slots.push_back(in.slots[i]);
-      for (uint64_t j = 0; j < in.columns; ++j)
-        out.table.push_back(in.table[row * in.columns + j]);
+      for (uint64_t j = 0; j < in.columns; ++j) out.table.push_back(in.table[row * in.columns + j]);
       if (!in.row_columns.empty()) out.row_columns.push_back(in.row_columns[row]);
       if (!in.seq_lens.empty()) out.seq_lens.push_back(in.seq_lens[row]);
     }

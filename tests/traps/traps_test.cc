@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "audit/scenario.h"
-#include "gtest/gtest.h"
 #include "step/status.h"
 #include "tests/support/plan_edit.h"
 
