@@ -23,4 +23,5 @@ if ! cmake -S "$KVGUARD_ROOT" -B "$dir" -G Ninja -DKVGUARD_DEVELOPER_MODE=ON -DK
   cat "$log" >&2
   die "configuring $dir failed"
 fi
-cmake --build "$dir" -j "$KVGUARD_JOBS"
+# KVGUARD_TARGETS: only these, for who needs no more.
+cmake --build "$dir" -j "$KVGUARD_JOBS" ${KVGUARD_TARGETS:+--target $KVGUARD_TARGETS}

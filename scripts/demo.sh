@@ -5,6 +5,6 @@
 
 KVGUARD_SCRIPT=demo
 . "$(dirname "$0")/lib.sh"
-"$KVGUARD_ROOT/scripts/build.sh" build >&2
+KVGUARD_TARGETS=kvguard_command "$KVGUARD_ROOT/scripts/build.sh" build >&2
 cd "$KVGUARD_ROOT"
 exec build/kvguard demo "$@"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // However long something goes wrong, what is kept of it is bounded.
+#include <ctime>
 #include <fstream>
-#include <set>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -15,6 +15,12 @@
 
 namespace kvguard::audit {
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsOurs = false;  // a sanitizer keeps what was freed
+#else
+constexpr bool kMemoryIsOurs = true;
+#endif
 
 ScenarioOptions Bounded(uint32_t per_step, uint32_t stored) {
   ScenarioOptions options;
@@ -49,7 +55,7 @@ TEST(Bounds, TenThousandViolatedStepsAreFlat) {
   const std::vector<kvguard_finding> first = s.Findings();
   const size_t before = ResidentBytes();
   for (; i < 10'000; ++i) ViolatedStep(s, i);
-  EXPECT_LT(ResidentBytes(), before + (1u << 20));
+  if (kMemoryIsOurs) EXPECT_LT(ResidentBytes(), before + (1u << 20));
   EXPECT_EQ(s.verdict().violated_steps, 10'000u);
   EXPECT_EQ(s.verdict().first_violated_step, 1u);
   EXPECT_EQ(s.verdict().must_raise, 1u);
@@ -183,7 +189,10 @@ TEST(Bounds, ALongSharedPrefixIsBoundQuickly) {
   std::vector<int64_t> row;
   for (int64_t block = 1; block <= kColumns; ++block) row.push_back(block);
   s.Admit("a", {row}, kColumns * 4 - 1);
-  s.Admit("b", {row}, kColumns * 4).Begin();  // 2e10 comparisons if each looked for the others
+  s.Admit("b", {row}, kColumns * 4);
+  const std::clock_t before = std::clock();
+  s.Begin();  // 2e10 comparisons if each block looked for the others
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 3.0);
   s.End();
   EXPECT_TRUE(s.Findings().empty()) << s.Report();
 }

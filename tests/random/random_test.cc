@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a legal engine does is clean, whatever it does; the same with one thing wrong is found in
 // the very step, whatever is wrong. Seeds are printed: a failure is repeated by its seed alone.
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,13 +34,19 @@ constexpr Kind kKinds[] = {
 
 std::string NameOf(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
 
+// KVGUARD_TEST_SEEDS=10: ten times as many.
+uint64_t Seeds(uint64_t usual) {
+  const char* factor = std::getenv("KVGUARD_TEST_SEEDS");
+  return factor == nullptr ? usual : usual * std::strtoull(factor, nullptr, 10);
+}
+
 class RandomTest : public testing::TestWithParam<Kind> {};
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RandomTest, testing::ValuesIn(kKinds), NameOf);
 
 TEST_P(RandomTest, ALegalEngineIsClean) {
   uint64_t rows = 0;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(60); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const EngineOptions options =
         EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
@@ -186,7 +193,7 @@ std::vector<Named> Mutations(const EngineOptions& options) {
 
 TEST_P(RandomTest, EveryChangeOfAPlanIsFoundInItsStepAndForgottenInTheNext) {
   std::vector<size_t> found;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(150); ++seed) {
     const EngineOptions options =
         EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     const std::vector<Named> mutations = Mutations(options);
@@ -234,7 +241,7 @@ TEST_P(BindingTest, EveryWrongBindingIsFoundInItsBegin) {
   };
   for (const Fault& fault : kFaults) {
     size_t found = 0;
-    for (uint64_t seed = 1; seed <= 120; ++seed) {
+    for (uint64_t seed = 1; seed <= Seeds(120); ++seed) {
       const EngineOptions options =
           EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
       Scenario s(options.scenario);
@@ -263,7 +270,7 @@ TEST_P(BindingTest, EveryWrongBindingIsFoundInItsBegin) {
 }
 
 TEST_P(RandomTest, TheSameRecordsGiveTheSameBytes) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(10); ++seed) {
     const EngineOptions options =
         EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
     const std::vector<Named> mutations = Mutations(options);
@@ -285,7 +292,7 @@ TEST_P(RandomTest, TheSameRecordsGiveTheSameBytes) {
 
 // A guard that takes over in the middle, from a snapshot, judges as the one that saw it all.
 TEST_P(RandomTest, ARestoredMirrorJudgesTheSame) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const EngineOptions options =
         EngineOptions::Draw(seed, GetParam().max_drafts, GetParam().async);
