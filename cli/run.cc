@@ -13,6 +13,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "cli/run_command.h"

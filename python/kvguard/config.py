@@ -80,7 +80,13 @@ def read(additional_config: Any, environ: Mapping[str, str] | None = None) -> Se
     try:
         from kvguard import _core
     except ImportError as error:
-        return Settings(enabled=True, unavailable=f"the extension module cannot be loaded: {error}")
+        # Nothing can be checked; what is needed to say so is taken as it is.
+        status = values.get("status")
+        return Settings(
+            enabled=values.get("enabled") is True,
+            status=status if isinstance(status, str) else None,
+            unavailable=f"the extension module cannot be loaded: {error}",
+        )
     try:
         text = json.dumps(values)
     except (TypeError, ValueError) as error:

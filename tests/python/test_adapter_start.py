@@ -356,3 +356,24 @@ def test_a_slot_mapping_that_is_too_short_is_judged() -> None:
     engine.runner.faults["metadata"] = shorten
     with pytest.raises(KVGuardError, match="KV0403 slot-pad"):
         engine.step()
+
+
+@pytest.mark.parametrize("name", ["vllm.forward_context", "vllm.v1.outputs", "kvguard._core"])
+def test_what_cannot_be_imported_is_a_reason(name: str, tmp_path: Path) -> None:
+    """In a process of its own: modules that were imported stay."""
+    code = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); import fake_vllm; fake_vllm.install();"
+        "sys.modules[sys.argv[2]] = None;"
+        "from kvguard.vllm.worker import guarded_worker;"
+        "on = {'enabled': True, 'status': sys.argv[3]};"
+        "w = guarded_worker(fake_vllm.CPUWorker)(fake_vllm.vllm_config(on)); w.init_device();"
+        "w.compile_or_warm_up_model(); w.execute_model(fake_vllm.warm_up());"
+        "assert type(w.sample_tokens(None)) is fake_vllm.AsyncOutput; w.shutdown();"
+        "told = json.load(open(sys.argv[3])); print(told['state'], told['reason'])"
+    )
+    arguments = [sys.executable, "-c", code, str(HERE), name, str(tmp_path / "status.json")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("not_armed "), done.stdout
+    assert name.rpartition(".")[2] in done.stdout
+    assert "kvguard: not armed: " in done.stderr

@@ -149,12 +149,14 @@ class LossyTables:
 
     kvguard_plan: Plan
 
-    def append_block_ids(self, req_index: int, new_block_ids: Any, overwrite: bool) -> None:
+    def append_block_ids(
+        self, base: type, req_index: int, new_block_ids: Any, overwrite: bool
+    ) -> None:
         plan = self.kvguard_plan
         if plan.due and not overwrite and new_block_ids[0]:
             plan.set(f"slot {req_index}", f"blocks {list(new_block_ids[0])}")
             return
-        self.kvguard_base.append_block_ids(self, req_index, new_block_ids, overwrite)
+        base.append_block_ids(self, req_index, new_block_ids, overwrite)
 
 
 # --- point c: the return of prepare_attn ---------------------------------------------------------
@@ -228,8 +230,8 @@ class FaultyModelState:
 
     kvguard_plan: Plan
 
-    def prepare_attn(self, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
-        metadata = self.kvguard_base.prepare_attn(self, input_batch, *args, **kwargs)
+    def prepare_attn(self, base: type, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
+        metadata = base.prepare_attn(self, input_batch, *args, **kwargs)
         plan = self.kvguard_plan
         if plan.due and isinstance(metadata, dict) and input_batch.req_ids[0] in plan.rows:
             return change_metadata(plan, input_batch, metadata, self.kvguard_slots)
@@ -241,21 +243,21 @@ class FaultyRunner:
 
     kvguard_plan: Plan
 
-    def execute_model(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+    def execute_model(self, base: type, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         plan = self.kvguard_plan
         if plan.due and plan.name == "frontier-advanced" and plan.rows:
             advance_frontier(plan, self, scheduler_output)
-        return self.kvguard_base.execute_model(self, scheduler_output, *args, **kwargs)
+        return base.execute_model(self, scheduler_output, *args, **kwargs)
 
-    def prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
-        batch = self.kvguard_base.prepare_inputs(self, *args, **kwargs)
+    def prepare_inputs(self, base: type, *args: Any, **kwargs: Any) -> Any:
+        batch = base.prepare_inputs(self, *args, **kwargs)
         plan = self.kvguard_plan
         if plan.due and plan.name == "index-map-swapped":
             swap_index_map(plan, batch)
         return batch
 
-    def prepare_attn(self, input_batch: Any) -> Any:
-        tables, slots = self.kvguard_base.prepare_attn(self, input_batch)
+    def prepare_attn(self, base: type, input_batch: Any) -> Any:
+        tables, slots = base.prepare_attn(self, input_batch)
         plan = self.kvguard_plan
         right = slots[:, : input_batch.num_tokens].clone()
         if plan.due and plan.name in (
@@ -279,7 +281,7 @@ def as_of(base: type, name: str, method: Any) -> Any:
 
     @functools.wraps(getattr(base, name))
     def replaced(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return method(self, *args, **kwargs)
+        return method(self, base, *args, **kwargs)
 
     return replaced
 
@@ -288,13 +290,11 @@ def exchange(instance: Any, mixin: type, **attributes: Any) -> None:
     """Makes our instance one of a subclass that has the mixin's methods.
 
     A second base class would change the layout of some of vLLM's classes, so that the methods are
-    taken over into a class of one base.
+    taken over into a class of one base, which they get as their second argument.
     """
     base = type(instance)
     methods = {k: as_of(base, k, v) for k, v in vars(mixin).items() if callable(v)}
-    instance.__class__ = type(
-        f"Faulty{base.__name__}", (base,), {**methods, **attributes, "kvguard_base": base}
-    )
+    instance.__class__ = type(f"Faulty{base.__name__}", (base,), {**methods, **attributes})
 
 
 class FaultyWorker(CPUWorker):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from kvguard import ConfigError
 from kvguard.vllm.worker import guarded_worker
 from rig.engine import Engine
+from vllm.v1.core.sched import output as vllm_output
 
 from slice.planting import FaultyWorker, exchange
 
@@ -20,17 +22,17 @@ CONFIG = {"kv_guard_config": {"enabled": True, "action": "raise"}}
 class _Renamed:
     """A runner whose prepare_attn is gone: an engine of another version."""
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, base: type, name: str) -> Any:
         if name == "prepare_attn" and self.kvguard_hidden:
             raise AttributeError(name)
-        return self.kvguard_base.__getattribute__(self, name)
+        return base.__getattribute__(self, name)
 
 
 class _OtherArity:
     """A runner whose prepare_attn wants one argument more."""
 
-    def prepare_attn(self, input_batch: Any, *rest: Any) -> Any:
-        return self.kvguard_base.prepare_attn(self, input_batch)
+    def prepare_attn(self, base: type, input_batch: Any) -> Any:
+        return base.prepare_attn(self, input_batch)
 
 
 def _two_arguments(self: Any, input_batch: Any, common: Any) -> None:
@@ -129,15 +131,24 @@ def test_an_unknown_runner_is_not_armed_and_runs(
     figures.append(f"{worker_cls}: {said[0]}")
 
 
-def test_an_unknown_field_at_its_default_is_a_standing_gap(right_tokens: Any) -> None:
+def test_an_unknown_field_at_its_default_is_a_standing_gap(
+    right_tokens: Any, monkeypatch: pytest.MonkeyPatch, figures: list[str]
+) -> None:
+    # A later vLLM declares the field; the probes look at the declared type.
+    known = vllm_output.SchedulerOutput
+    fields = [("block_table_updates", Any, dataclasses.field(default=None))]
+    later = dataclasses.make_dataclass("SchedulerOutput", fields, bases=(known,))
+    monkeypatch.setattr(vllm_output, "SchedulerOutput", later)
     tokens, active, (verdict, gaps) = tokens_of("slice.test_wrong_engine.NewFieldGuard")
     assert tokens == right_tokens
     assert active
     assert verdict["violated_steps"] == 0
     names = [(g["name"], bool(g["standing"])) for g in gaps]
     assert any("block_table_updates" in name for name, _ in names), names
+    assert all(standing for _, standing in names)
     assert verdict["step_gaps"] == 0, gaps
     assert verdict["verdict"] == "clean"
+    figures.append(f"unknown field at its default: armed, clean, standing gaps {names}")
 
 
 def test_an_unknown_field_in_use_makes_its_steps_unjudged(

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vllm.logger import init_logger
-
-from kvguard import _core, config, report
+from kvguard import config, report
 from kvguard.status import StatusFile, write_atomically
-from kvguard.vllm import probes
-from kvguard.vllm.plan import PlanReader
-from kvguard.vllm.runner import ConnectorDelegate, RunnerHooks, gate, guarded_class
-from kvguard.vllm.session import Session
 
-logger = init_logger("vllm.kvguard")  # a name below vllm's, so that vllm's handlers print it
+if TYPE_CHECKING:
+    from kvguard.vllm.probes import Facts
+    from kvguard.vllm.session import Session
+
+# What arming needs of vLLM and of the extension module is imported when the guard arms: where it is
+# not there, the engine runs unguarded.
+logger = logging.getLogger("vllm.kvguard")  # below vllm's own, whose handlers print it
 
 GRADE = "before-write"
 MOST_LINES = 256  # finding lines in the log; what is beyond is counted
@@ -35,7 +36,8 @@ class Lifecycle:
         self._reason: str | None = None
         self._guard: Any = None
         self._session: Session | None = None
-        self._facts: probes.Facts | None = None
+        self._facts: Facts | None = None
+        self._core: Any = None
         self._guarded: type | None = None
         self._lines = 0
         self._kept: list[dict[str, str]] = []
@@ -55,7 +57,11 @@ class Lifecycle:
     def adopt(self, runner: Any) -> None:
         """The runner has just been made: from here on it is an instance of our subclass, which does
         nothing until the guard is armed."""
+        if self._settings.unavailable is not None:
+            return
         try:
+            from kvguard.vllm.runner import guarded_class
+
             self._guarded = guarded_class(type(runner))
             runner.__class__ = self._guarded
         except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
@@ -64,26 +70,40 @@ class Lifecycle:
 
     def arm(self) -> None:
         """Warm-up is over."""
+        if self._settings.unavailable is not None:
+            self._not_armed(self._settings.unavailable)
+            return
+        try:
+            from kvguard.vllm.probes import NotArmed
+        except ImportError as error:
+            self._not_armed(f"what the guard needs cannot be imported: {error}")
+            return
         try:
             if self._session is None:
                 self._arm()
             else:
                 self._arm_again(self._session)
-        except probes.NotArmed as reason:
+        except NotArmed as reason:
             self._not_armed(str(reason))
         except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
             self.failure("arm", error)
             self._not_armed(f"the guard failed while it armed: {type(error).__name__}: {error}")
 
     def _arm(self) -> None:
-        if self._settings.unavailable is not None:
-            raise probes.NotArmed(self._settings.unavailable)
+        from kvguard import _core
+        from kvguard.vllm import probes
+
+        self._core = _core
         worker = self._worker
         runner = worker.model_runner
         facts = probes.probe(worker)
         try:
+            from kvguard.vllm.plan import PlanReader
+            from kvguard.vllm.runner import ConnectorDelegate, RunnerHooks, gate, guarded_class
+            from kvguard.vllm.session import Session
+
             guard = _core.Guard(facts.geometry.as_dict(), self._settings.core)
-        except _core.Error as error:
+        except (ImportError, _core.Error) as error:
             raise probes.NotArmed(str(error)) from error
         raising = self._settings.action == "raise"
         session = Session(
@@ -108,6 +128,10 @@ class Lifecycle:
 
     def _arm_again(self, session: Session) -> None:
         """The cache was initialised anew; the account goes on where the geometry is what it was."""
+        from kvguard.vllm import probes
+        from kvguard.vllm.plan import PlanReader
+        from kvguard.vllm.runner import ConnectorDelegate, RunnerHooks
+
         facts = probes.probe(self._worker)
         runner = self._worker.model_runner
         if facts.geometry != self._facts.geometry or not isinstance(runner, RunnerHooks):
@@ -126,7 +150,7 @@ class Lifecycle:
         try:
             guard.record_start(path, self._settings.record_max_bytes)
             self._trace = path
-        except _core.Error as error:
+        except self._core.Error as error:
             logger.error("kvguard: nothing is recorded: %s", error)
 
     def arming_line(self) -> str:
@@ -152,7 +176,7 @@ class Lifecycle:
 
     def contents_lost(self) -> None:
         if self._session is not None:
-            self._session.reset(_core.RESET_SLEEP)
+            self._session.reset(self._core.RESET_SLEEP)
 
     # --- the end ---
 
@@ -178,7 +202,7 @@ class Lifecycle:
             return
         try:
             self._guard.record_stop()
-        except _core.Error as error:
+        except self._core.Error as error:
             logger.error("kvguard: the trace %s is not whole: %s", self._trace, error)
 
     def _coverage_report(self) -> str:
@@ -257,7 +281,7 @@ class Lifecycle:
             "engine_version": geometry.engine_version if geometry is not None else "",
             "rank": self._worker.rank,
             "pid": os.getpid(),
-            "kvguard_version": _core.version,
+            "kvguard_version": self._core.version if self._core is not None else "",
             "counts": numbers,
             "coverage": guard.coverage() if guard is not None else [],
             "gaps": guard.gaps() if guard is not None else [],

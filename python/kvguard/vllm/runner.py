@@ -88,7 +88,8 @@ class ConnectorDelegate:
     def pre_forward(self, *args: Any, **kwargs: Any) -> Any:
         session = self.__dict__["_kvguard_session"]
         if session.open:
-            session.final(kwargs.get("attn_metadata"))
+            given = kwargs.get("attn_metadata", args[2] if len(args) > 2 else None)
+            session.final(given)
         return self.__dict__["_kvguard_inner"].pre_forward(*args, **kwargs)
 
     def no_forward(self, *args: Any, **kwargs: Any) -> Any:
