@@ -165,7 +165,7 @@ uint64_t JudgedColumns(const kvguard_guard& guard, const kvguard_plan& plan,
   }
   // What attention will read besides belongs to the picture that a person wants to see.
   const kvguard_array& lens = plan.seq_lens;
-  if (row < lens.count && lens.data != nullptr) {
+  if (row < lens.count && lens.data != nullptr && lens.dtype != KVGUARD_DTYPE_NONE) {
     const int64_t length = lens.dtype == KVGUARD_I64 ? static_cast<const int64_t*>(lens.data)[row]
                                                      : static_cast<const int32_t*>(lens.data)[row];
     if (length > 0) {

@@ -60,7 +60,7 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
   geometry.num_groups = static_cast<uint32_t>(groups.size());
   geometry.max_rows = options_.max_rows;
   geometry.max_tokens = options_.max_tokens;
-  geometry.max_model_len = 1024;
+  geometry.max_model_len = options_.max_model_len;
   geometry.max_drafts = options_.max_drafts;
   geometry.pad_slot = options_.pad_slot;
   geometry.num_ranks = 1;

@@ -29,6 +29,7 @@ struct ScenarioOptions {
   uint32_t max_drafts = 0;
   uint64_t max_rows = 64;
   uint64_t max_tokens = 1024;
+  uint64_t max_model_len = 1024;
   int64_t null_block = 0;
   int64_t pad_slot = -1;
   uint32_t group_flags = KVGUARD_GROUP_PAD_ROWS_NULL;

@@ -146,27 +146,25 @@ void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, 
   }
 }
 
-uint32_t Mirror::Holder(const geometry::Group& group, int64_t block, uint64_t but,
-                        int64_t* position) const {
+Holding Mirror::Holder(const geometry::Group& group, int64_t block, uint64_t but) const {
   const Block& b = BlockOf(group, block);
   // Places in requests_ differ after a restore: the answer must not depend on them.
   const auto before = [&](const Request& a, const Request& c) {
     if ((a.key == b.owner) != (c.key == b.owner)) return a.key == b.owner;
     return a.key < c.key;
   };
-  uint32_t found = kNoRequest;
+  Holding found;
   for (uint32_t i = 0; i < requests_.size(); ++i) {
     const Request& request = requests_[i];
     if (request.key == 0 || request.key == but) continue;
-    if (found != kNoRequest && !before(request, requests_[found])) continue;
+    if (found.request != kNoRequest && !before(request, requests_[found.request])) continue;
     for (const geometry::Group& other : layout_->groups) {
       if (other.pool != group.pool) continue;
       const int64_t columns = BoundBlocks(request, other);
       int64_t column = 0;
       while (column < columns && BlockAt(request, other, column) != block) ++column;
       if (column == columns) continue;
-      found = i;
-      *position = column * other.block_size;
+      found = {i, column * other.block_size, other.block_size};
       break;
     }
   }

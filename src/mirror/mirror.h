@@ -93,6 +93,13 @@ struct Released {
   std::vector<Row> rows;
 };
 
+// Who holds a block, and its tokens there: groups of one pool may have blocks of different sizes.
+struct Holding {
+  uint32_t request = kNoRequest;
+  int64_t first = 0;  // position of the block's first token in that request
+  int64_t block_size = 0;
+};
+
 class Mirror {
  public:
   void Init(const geometry::Layout* layout, uint32_t history_steps, uint64_t history_bytes);
@@ -157,10 +164,8 @@ class Mirror {
     return block.claims - (block.hit_step == step ? block.hit_claims : 0);
   }
   // A live request other than `but` whose rows name the block: its owner, else the one with the
-  // smallest key. kNoRequest if there is none. *position: first position of the block in that
-  // request. Searches: for findings only.
-  uint32_t Holder(const geometry::Group& group, int64_t block, uint64_t but,
-                  int64_t* position) const;
+  // smallest key. Searches: for findings only.
+  Holding Holder(const geometry::Group& group, int64_t block, uint64_t but) const;
 
   // --- steps ---
   // Stamps one plan; finds a request that has two rows in it.

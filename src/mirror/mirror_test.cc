@@ -155,22 +155,25 @@ TEST_F(MirrorTest, AStampMarksTheRowsBlocksAndNoOthers) {
 }
 
 TEST_F(MirrorTest, TheHolderIsTheOwnerElseTheSmallestKey) {
-  int64_t position = 0;
-  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0, &position), kNoRequest);
+  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0).request, kNoRequest);
   for (const uint64_t key : {9, 4, 6}) mirror_.Admit(key, "r", 8, 1);
   BindHit(9, 0, 3, 1);
   BindHit(9, 0, 5, 1);
   BindHit(6, 0, 5, 1);
   BindHit(4, 1, 3, 1);
   BindHit(4, 1, 5, 1);  // another group of the pool: in units of its own
-  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0, &position), mirror_.Find(4));
-  EXPECT_EQ(position, 8);
-  EXPECT_EQ(mirror_.Holder(Group(0), 5, 4, &position), mirror_.Find(6));
-  EXPECT_EQ(position, 0);
+  const Holding smallest = mirror_.Holder(Group(0), 5, 0);
+  EXPECT_EQ(smallest.request, mirror_.Find(4));
+  EXPECT_EQ(smallest.first, 8);
+  EXPECT_EQ(smallest.block_size, 8);
+  const Holding next = mirror_.Holder(Group(0), 5, 4);
+  EXPECT_EQ(next.request, mirror_.Find(6));
+  EXPECT_EQ(next.first, 0);
+  EXPECT_EQ(next.block_size, 4);
   mirror_.BlockOf(Group(0), 5).owner = 9;
-  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0, &position), mirror_.Find(9));
-  EXPECT_EQ(position, 4);
-  EXPECT_EQ(mirror_.Holder(Group(0), 5, 9, &position), mirror_.Find(4));
+  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0).request, mirror_.Find(9));
+  EXPECT_EQ(mirror_.Holder(Group(0), 5, 0).first, 4);
+  EXPECT_EQ(mirror_.Holder(Group(0), 5, 9).request, mirror_.Find(4));
 }
 
 TEST_F(MirrorTest, AForwardMovesTheFrontierOfWhatWasScheduled) {

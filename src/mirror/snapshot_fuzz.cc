@@ -71,8 +71,7 @@ void GoOn(Mirror& mirror, const Layout& layout) {
   mirror.BeginStep(7);
   for (const Group& group : layout.groups) {
     for (int64_t block = 0; block < 32; ++block) {
-      int64_t position = 0;
-      (void)mirror.Holder(group, block, 1, &position);
+      (void)mirror.Holder(group, block, 1);
     }
   }
   for (uint64_t key = 0; key < 64; ++key) {

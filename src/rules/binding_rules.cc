@@ -211,6 +211,15 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
   SetStart(request, row.num_computed);
 }
 
+// Tokens that the request's blocks must hold in this step. What may still turn out rejected is
+// never needed beyond the model's length.
+int64_t Reach(const geometry::Layout& layout, const Request& request,
+              const kvguard_scheduled& row) {
+  int64_t most = std::max(row.num_computed, request.start_high) + row.num_tokens;
+  if (layout.max_model_len > 0) most = std::min(most, layout.max_model_len);
+  return std::max(most, request.start_low + row.num_tokens);
+}
+
 }  // namespace
 
 step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lost,
@@ -243,7 +252,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
     request.num_tokens = row.num_tokens;
     request.num_drafts = row.num_drafts;
     mirror.Schedule(index);
-    const int64_t end = std::max(row.num_computed, request.start_high) + row.num_tokens;
+    const int64_t end = Reach(context.layout(), request, row);
     for (const Group& group : context.layout().groups) {
       const int64_t needed = geometry::BlocksFor(end, group.block_size);
       const int64_t bound = mirror.BoundBlocks(request, group);

@@ -42,15 +42,14 @@ kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t
 
 bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but) {
-  int64_t position = 0;
-  const uint32_t holder = context.mirror->Holder(group, block, but, &position);
-  if (holder == mirror::kNoRequest) return false;
-  const mirror::Request& victim = context.mirror->at(holder);
+  const mirror::Holding holding = context.mirror->Holder(group, block, but);
+  if (holding.request == mirror::kNoRequest) return false;
+  const mirror::Request& victim = context.mirror->at(holding.request);
   const mirror::Block& b = context.mirror->BlockOf(group, block);
   finding.victim = victim.key;
   finding.victim_block = block;
-  finding.victim_first = position;
-  finding.victim_last = position + group.block_size - 1;
+  finding.victim_first = holding.first;
+  finding.victim_last = holding.first + holding.block_size - 1;
   finding.victim_since = b.owner == victim.key ? b.since_step : victim.admitted_step;
   finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
   return true;

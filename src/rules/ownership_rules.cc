@@ -48,12 +48,8 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
         finding.group = group.id;
         finding.pos = column * group.block_size;
         SetValues(finding, KVGUARD_NONE, block);
+        SetVictim(context, finding, group, block, request.key);
         finding.victim = b.writer;
-        finding.victim_block = block;
-        finding.victim_since = b.since_step;
-        finding.victim_first = column * group.block_size;
-        finding.victim_last = finding.victim_first + group.block_size - 1;
-        finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
       }
       b.write_step = context.step;
       b.writer = request.key;
@@ -69,6 +65,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
   constexpr size_t kMostVictims = 8;
   size_t victims = 0;
   int64_t previous_block = KVGUARD_NONE;
+  mirror::Holding holding;
   kvguard_finding* finding = nullptr;
   for (int64_t i = 0; i < row.num_tokens && victims <= kMostVictims; ++i) {
     const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
@@ -79,9 +76,8 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
     if (block != previous_block) {
       previous_block = block;
       finding = nullptr;
-      int64_t position = 0;
-      const uint32_t holder = context.mirror->Holder(group, block, request.key, &position);
-      if (holder == mirror::kNoRequest) continue;
+      holding = context.mirror->Holder(group, block, request.key);
+      if (holding.request == mirror::kNoRequest) continue;
       // The row's own block, shared as a prefix: whether it may be rewritten is not an address
       // question.
       const int64_t column = (row.start + i) / group.block_size;
@@ -95,14 +91,15 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
       finding->pos = row.start + i;
       SetValues(*finding, KVGUARD_NONE, slot);
       finding->count = 0;
-      finding->victim_first = position + offset;
-      finding->victim_last = position + offset;
+      finding->victim_first = INT64_MAX;
+      finding->victim_last = 0;
     }
     if (finding == nullptr) continue;
     ++finding->count;
-    const int64_t base = finding->victim_first - finding->victim_first % group.block_size;
-    finding->victim_first = std::min(finding->victim_first, base + offset);
-    finding->victim_last = std::max(finding->victim_last, base + offset);
+    // The same bytes of the block, in the tokens of whoever holds it.
+    const int64_t token = holding.first + offset * holding.block_size / group.block_size;
+    finding->victim_first = std::min(finding->victim_first, token);
+    finding->victim_last = std::max(finding->victim_last, token);
   }
 }
 

@@ -300,6 +300,26 @@ TEST(FirstCause, AFailedLoadThatTheRunnerDidNotRewind) {
   EXPECT_EQ(foreign.because_of, static_cast<uint32_t>(rules::kFrontierMismatch));
 }
 
+// A victim's tokens are counted in the blocks of its own group.
+TEST(Victim, OfAnotherGroupHasBlocksOfItsOwnSize) {
+  ScenarioOptions options;
+  options.groups = {{4, 4, KVGUARD_UNIT_BLOCK, 0}, {8, 8, KVGUARD_UNIT_BLOCK, 0}};
+  Scenario s(options);
+  s.Admit("a", {{1, 2}, {3}}).Schedule("a", 8);
+  s.Admit("b", {{4, 5, 6}, {7, 8}}).Schedule("b", 12).Step();
+  s.Append("a", {9}, 0).Append("a", {10}, 1).Schedule("a", 2);
+  s.Step([](ScenarioPlan& p) {
+    p.groups[0].slots = {8 * 4 + 2, 8 * 4 + 3};  // block 8: b's tokens 8..15 in the other group
+  });
+  const kvguard_finding slot = Find(s, rules::kSlotMismatch);
+  EXPECT_EQ(slot.victim, s.Key("b"));
+  EXPECT_EQ(slot.victim_first, 8);
+  EXPECT_EQ(slot.victim_last, 15);
+  const kvguard_finding foreign = Find(s, rules::kForeignWrite);
+  EXPECT_EQ(foreign.victim_first, 12) << "the second half of its bytes";
+  EXPECT_EQ(foreign.victim_last, 14);
+}
+
 // However many findings a step has, the stored ones begin with what explains the others.
 TEST(FirstCause, StaysWhereFindingsAreCutOff) {
   Scenario s;

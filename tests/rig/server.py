@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -49,10 +50,18 @@ class Completion:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that was free a moment ago, below those that the system gives out by
+    itself: the engine's own sockets take such a port in the seconds until the server binds it."""
+    draw = random.SystemRandom()
+    for _ in range(100):
+        port = draw.randrange(20_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ServerError("no free port was found on 127.0.0.1")
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:

@@ -207,6 +207,23 @@ TEST(Trap6InFlight, ASynchronousEnginesOutcomeComesLate) {
   ExpectClean(s);
 }
 
+// Near the end an asynchronous scheduler counts drafts that can never be kept, without blocks for
+// them.
+TEST(Trap6InFlight, NoBlocksAreNeededBeyondTheModelsLength) {
+  ScenarioOptions options = Engine(KVGUARD_ENGINE_ASYNC, 3);
+  options.max_model_len = 16;
+  Scenario s(options);
+  s.Admit("a", {{1, 2, 3, 4}}).Schedule("a", 9).Step();
+  s.Schedule("a", 4, 3).Step();  // the scheduler counts 13
+  s.Computed("a") -= 3;          // all three are rejected: 10
+  s.Schedule("a", 4, 3, 13).Step();
+  s.Computed("a") += 3;
+  s.Outcome(2, "a", 1, 3);
+  s.Outcome(3, "a", 1, 3);
+  s.Schedule("a", 1).Step();
+  ExpectClean(s);
+}
+
 // --- 7: blocks that stay away ---
 
 TEST(Trap7DelayedFree, BlocksThatNeverComeBackAreNotMissed) {
