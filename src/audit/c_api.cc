@@ -9,31 +9,19 @@
 #include "audit/guard.h"
 #include "audit/selftest.h"
 #include "rules/catalog.h"
+#include "step/guarded.h"
 
 #define KVGUARD_STRINGIFY_(x) #x
 #define KVGUARD_STRINGIFY(x) KVGUARD_STRINGIFY_(x)
 
 namespace {
 
+using kvguard::step::Guarded;
 using kvguard::step::Malformed;
 using kvguard::step::Report;
 using kvguard::step::Status;
 
 kvguard_status (*create_hook)(kvguard_guard& guard, kvguard_error* error) = nullptr;
-
-// Runs a body that returns a Status; what it throws becomes a status.
-template <typename Body>
-kvguard_status Guarded(kvguard_error* error, Body body) {
-  try {
-    return Report(body(), error);
-  } catch (const std::bad_alloc&) {
-    return Report(Status(KVGUARD_ERROR_MEMORY, "out of memory"), error);
-  } catch (const std::exception& e) {
-    return Report(Status(KVGUARD_ERROR_INTERNAL,
-                         std::string("a bug in kvguard; please report it: ") + e.what()),
-                  error);
-  }
-}
 
 // Copies versioned structs out at the caller's stride, which is the size that its first element
 // states.

@@ -6,25 +6,14 @@
 #include <string>
 
 #include "config/config.h"
+#include "step/guarded.h"
 
 namespace {
 
+using kvguard::step::Guarded;
 using kvguard::step::Malformed;
 using kvguard::step::Report;
 using kvguard::step::Status;
-
-template <typename Body>
-kvguard_status Guarded(kvguard_error* error, Body body) {
-  try {
-    return Report(body(), error);
-  } catch (const std::bad_alloc&) {
-    return Report(Status(KVGUARD_ERROR_MEMORY, "out of memory"), error);
-  } catch (const std::exception& e) {
-    return Report(Status(KVGUARD_ERROR_INTERNAL,
-                         std::string("a bug in kvguard; please report it: ") + e.what()),
-                  error);
-  }
-}
 
 }  // namespace
 

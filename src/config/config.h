@@ -4,6 +4,7 @@
 #ifndef KVGUARD_SRC_CONFIG_CONFIG_H_
 #define KVGUARD_SRC_CONFIG_CONFIG_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ step::Status Parse(std::string_view json, kvguard_config* config);
 
 // JSON Schema (draft 2020-12), indented.
 std::string Schema();
+
+// Changes of one character that turn one word into the other: how a slip finds the word it meant.
+size_t EditDistance(std::string_view a, std::string_view b);
 
 // A markdown table of the keys.
 std::string Documentation();

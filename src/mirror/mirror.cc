@@ -158,17 +158,24 @@ Holding Mirror::Holder(const geometry::Group& group, int64_t block, uint64_t but
     const Request& request = requests_[i];
     if (request.key == 0 || request.key == but) continue;
     if (found.request != kNoRequest && !before(request, requests_[found.request])) continue;
-    for (const geometry::Group& other : layout_->groups) {
-      if (other.pool != group.pool) continue;
-      const int64_t columns = BoundBlocks(request, other);
-      int64_t column = 0;
-      while (column < columns && BlockAt(request, other, column) != block) ++column;
-      if (column == columns) continue;
-      found = {i, column * other.block_size, other.block_size};
-      break;
-    }
+    if (const Holding holding = HoldingOf(i, group, block); holding.request != kNoRequest)
+      found = holding;
   }
   return found;
+}
+
+Holding Mirror::HoldingOf(uint32_t index, const geometry::Group& group, int64_t block) const {
+  if (index == kNoRequest) return {};
+  const Request& request = requests_[index];
+  for (const geometry::Group& other : layout_->groups) {
+    if (other.pool != group.pool) continue;
+    const int64_t columns = BoundBlocks(request, other);
+    for (int64_t column = 0; column < columns; ++column) {
+      if (BlockAt(request, other, column) == block)
+        return {index, column * other.block_size, other.block_size};
+    }
+  }
+  return {};
 }
 
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {

@@ -166,6 +166,8 @@ class Mirror {
   // A live request other than `but` whose rows name the block: its owner, else the one with the
   // smallest key. Searches: for findings only.
   Holding Holder(const geometry::Group& group, int64_t block, uint64_t but) const;
+  // The same of one request; kNoRequest if its rows do not name the block.
+  Holding HoldingOf(uint32_t index, const geometry::Group& group, int64_t block) const;
 
   // --- steps ---
   // Stamps one plan; finds a request that has two rows in it.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/config.h"
 #include "step/status.h"
 
 namespace kvguard::report {
@@ -11,21 +12,6 @@ namespace {
 
 using step::Sprintf;
 using Ull = unsigned long long;
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1] ? 1 : 0)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 // Characters as a terminal counts them: bytes that continue a UTF-8 sequence take no place.
 size_t Width(std::string_view text) {
@@ -98,7 +84,7 @@ std::string Nearest(std::string_view word, std::span<const std::string> candidat
   std::string best;
   size_t least = std::max<size_t>(2, word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
-    const size_t distance = EditDistance(word, candidate);
+    const size_t distance = config::EditDistance(word, candidate);
     if (distance < least) {
       least = distance;
       best = candidate;

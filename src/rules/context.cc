@@ -42,7 +42,11 @@ kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t
 
 bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but) {
-  const mirror::Holding holding = context.mirror->Holder(group, block, but);
+  return SetVictim(context, finding, group, block, context.mirror->Holder(group, block, but));
+}
+
+bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+               int64_t block, const mirror::Holding& holding) {
   if (holding.request == mirror::kNoRequest) return false;
   const mirror::Request& victim = context.mirror->at(holding.request);
   const mirror::Block& b = context.mirror->BlockOf(group, block);

@@ -97,6 +97,8 @@ inline void SetValues(kvguard_finding& finding, int64_t expected, int64_t observ
 // nobody else does.
 bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but);
+bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+               int64_t block, const mirror::Holding& holding);
 
 // --- BEGIN ---
 // Applies the events to the mirror and judges them (families binding, ownership, frontier).

@@ -48,8 +48,8 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
         finding.group = group.id;
         finding.pos = column * group.block_size;
         SetValues(finding, KVGUARD_NONE, block);
-        SetVictim(context, finding, group, block, request.key);
-        finding.victim = b.writer;
+        SetVictim(context, finding, group, block,
+                  context.mirror->HoldingOf(context.mirror->Find(b.writer), group, block));
       }
       b.write_step = context.step;
       b.writer = request.key;
@@ -87,7 +87,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
       }
       if (++victims > kMostVictims) return;
       finding = &EmitRow(context, kForeignWrite, row_index, group.id);
-      SetVictim(context, *finding, group, block, request.key);
+      SetVictim(context, *finding, group, block, holding);
       finding->pos = row.start + i;
       SetValues(*finding, KVGUARD_NONE, slot);
       finding->count = 0;

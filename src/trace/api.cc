@@ -9,10 +9,12 @@
 
 #include "audit/guard.h"
 #include "kvguard/kvguard.h"
+#include "step/guarded.h"
 #include "step/status.h"
 #include "trace/reader.h"
 #include "trace/recorder.h"
 
+using kvguard::step::Guarded;
 using kvguard::step::Malformed;
 using kvguard::step::Report;
 using kvguard::step::Status;
@@ -25,19 +27,6 @@ struct kvguard_trace {
 };
 
 namespace {
-
-template <typename Body>
-kvguard_status Guarded(kvguard_error* error, Body body) {
-  try {
-    return Report(body(), error);
-  } catch (const std::bad_alloc&) {
-    return Report(Status(KVGUARD_ERROR_MEMORY, "out of memory"), error);
-  } catch (const std::exception& e) {
-    return Report(Status(KVGUARD_ERROR_INTERNAL,
-                         std::string("a bug in kvguard; please report it: ") + e.what()),
-                  error);
-  }
-}
 
 // The guard has it now, and gives it back through its tap.
 template <typename Recorder>
