@@ -152,10 +152,31 @@ bool FollowsShownRow(const Case& c) {
   });
 }
 
+// The slots that the plan's start gives where it runs past the bound columns into what an earlier
+// request left in the runner's own row. 0 if no released request's row gives them.
+uint64_t RunsIntoResidueOf(const Case& c) {
+  if (c.row.seen_start == c.row.start || c.row.seen_start < 0) return 0;
+  const int64_t bound = static_cast<int64_t>(c.bound.size()) / c.group.EntriesPerBlock();
+  const int64_t last = (c.row.seen_start + c.row.num_tokens - 1) / c.group.block_size;
+  if (last < bound) return 0;
+  const auto& released = c.context.mirror->released();
+  for (auto it = released.rbegin(); it != released.rend(); ++it) {
+    const std::vector<int32_t>& left = it->rows[c.group.id].entries;
+    const bool fits = Reproduces(c, [&](int64_t i) {
+      const int64_t position = c.row.seen_start + i;
+      return SlotIn(position / c.group.block_size < bound ? c.bound : left, c.group, position);
+    });
+    if (fits) return it->key;
+  }
+  return 0;
+}
+
 void SlotFrontier(Case& c) {
   Tried(c.finding, KVGUARD_CAUSE_STALE_FRONTIER);
   Tried(c.finding, KVGUARD_CAUSE_OPTIMISTIC_FRONTIER);
-  if (FollowsShownRow(c)) {
+  const uint64_t residue_of = RunsIntoResidueOf(c);
+  if (residue_of != 0) Name(c.finding, KVGUARD_CAUSE_EARLIER_OWNER, residue_of);
+  if (residue_of != 0 || FollowsShownRow(c)) {
     Name(c.finding,
          c.row.seen_start < c.row.start ? KVGUARD_CAUSE_STALE_FRONTIER
                                         : KVGUARD_CAUSE_OPTIMISTIC_FRONTIER,

@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+# What the guard logs is shown below, once; vLLM's own log would show it a second time.
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kvguard import KVGuardError
