@@ -220,6 +220,7 @@ class Mirror {
   step::Status Restore(std::string_view bytes);
 
  private:
+  bool OwnersHoldTheirBlocks() const;
   void Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
   void AddReleased(Released released);
   void TrimHistory(uint64_t step);

@@ -180,6 +180,28 @@ void Mirror::Serialize(std::string* out) const {
   out->append(payload);
 }
 
+bool Mirror::OwnersHoldTheirBlocks() const {
+  std::vector<std::vector<bool>> held(blocks_.size());
+  for (size_t pool = 0; pool < blocks_.size(); ++pool) held[pool].resize(blocks_[pool].size());
+  for (const Request& request : requests_) {
+    if (request.key == 0) continue;
+    for (const geometry::Group& group : layout_->groups) {
+      const int64_t columns = BoundBlocks(request, group);
+      for (int64_t column = 0; column < columns; ++column) {
+        const int64_t block = BlockAt(request, group, column);
+        if (InPool(group, block) && BlockOf(group, block).owner == request.key)
+          held[group.pool][static_cast<size_t>(block)] = true;
+      }
+    }
+  }
+  for (size_t pool = 0; pool < blocks_.size(); ++pool) {
+    for (size_t i = 0; i < blocks_[pool].size(); ++i) {
+      if (blocks_[pool][i].owner != 0 && !held[pool][i]) return false;
+    }
+  }
+  return true;
+}
+
 step::Status Mirror::Restore(std::string_view bytes) {
   constexpr size_t kHeader = sizeof(kMagic) + sizeof(uint32_t) + sizeof(uint64_t);
   const auto damaged = [] {
@@ -261,10 +283,9 @@ step::Status Mirror::Restore(std::string_view bytes) {
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step)) {
         return damaged();
       }
-      if (block.owner != 0 && (fresh.Find(block.owner) == kNoRequest || block.claims == 0))
-        return damaged();
     }
   }
+  if (!fresh.OwnersHoldTheirBlocks()) return damaged();
   uint32_t num_released = 0;
   if (!reader.Count(&num_released, 20)) return damaged();
   for (uint32_t i = 0; i < num_released; ++i) {

@@ -191,6 +191,18 @@ TEST_P(Snapshot, ALaterVersionSaysSo) {
   EXPECT_EQ(other_.Restore("not a snapshot at all").code(), KVGUARD_ERROR_FORMAT);
 }
 
+TEST_P(Snapshot, AnOwnerWithoutTheBlockIsRefused) {
+  const geometry::Group& group = layout_.groups[0];
+  for (const uint64_t key : {1, 2}) mirror_.Admit(key, "r", 0, 1);
+  mirror_.ClaimFresh(group, 5, 1, 1);
+  mirror_.Push(&mirror_.at(mirror_.Find(1)), group, 5);
+  EXPECT_TRUE(other_.Restore(BytesOf(mirror_)).ok());
+  for (const uint64_t owner : {2, 3}) {  // a live one with other blocks, and nobody
+    mirror_.BlockOf(group, 5).owner = owner;
+    EXPECT_EQ(other_.Restore(BytesOf(mirror_)).code(), KVGUARD_ERROR_FORMAT);
+  }
+}
+
 TEST_P(Snapshot, DraftsBeyondTheRangeAreRefused) {
   mirror_.Admit(1, "a", 8, 1);
   mirror_.at(0).pending = {{1, 3}};  // without the range of three that three drafts leave open
