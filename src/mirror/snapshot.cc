@@ -189,7 +189,8 @@ bool Mirror::OwnersHoldTheirBlocks() const {
       const int64_t columns = BoundBlocks(request, group);
       for (int64_t column = 0; column < columns; ++column) {
         const int64_t block = BlockAt(request, group, column);
-        if (InPool(group, block) && BlockOf(group, block).owner == request.key)
+        if (InPool(group, block) && block != layout_->pools[group.pool].null_block &&
+            BlockOf(group, block).owner == request.key)
           held[group.pool][static_cast<size_t>(block)] = true;
       }
     }

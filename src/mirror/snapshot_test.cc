@@ -201,6 +201,10 @@ TEST_P(Snapshot, AnOwnerWithoutTheBlockIsRefused) {
     mirror_.BlockOf(group, 5).owner = owner;
     EXPECT_EQ(other_.Restore(BytesOf(mirror_)).code(), KVGUARD_ERROR_FORMAT);
   }
+  mirror_.BlockOf(group, 5).owner = 1;
+  mirror_.BlockOf(group, 0).owner = 2;  // nobody owns the null block
+  mirror_.Push(&mirror_.at(mirror_.Find(2)), group, 0);
+  EXPECT_EQ(other_.Restore(BytesOf(mirror_)).code(), KVGUARD_ERROR_FORMAT);
 }
 
 TEST_P(Snapshot, DraftsBeyondTheRangeAreRefused) {
