@@ -181,6 +181,52 @@ TEST(Bounds, OpenDraftsEndWithTheirRequest) {
   EXPECT_EQ(s.guard()->mirror.num_live(), 0u);
 }
 
+// Extreme values are found, not computed with: under a sanitizer this test also shows that no sum
+// of them overflows.
+TEST(Bounds, ExtremeValuesAreFound) {
+  constexpr int64_t kExtremes[] = {INT64_MIN,        INT64_MIN + 1, INT32_MIN, INT32_MAX,
+                                   int64_t{1} << 40, INT64_MAX - 1, INT64_MAX};
+  for (const int64_t value : kExtremes) {
+    for (int array = 0; array < 8; ++array) {
+      for (const bool open_drafts : {false, true}) {
+        SCOPED_TRACE(testing::Message() << value << " in array " << array << open_drafts);
+        ScenarioOptions options;
+        options.wide_tables = true;
+        options.max_drafts = 3;
+        options.engine_flags |= KVGUARD_ENGINE_ASYNC;
+        Scenario s(options);
+        s.Admit("a", {{1, 2, 3}}).Admit("b", {{4, 5, 6}});
+        s.Schedule("a", 4, open_drafts ? 3 : 0).Schedule("b", 4, open_drafts ? 3 : 0).Step();
+        s.Schedule("a", 3).Schedule("b", 3).Begin();
+        ScenarioPlan plan = s.RightPlan();
+        plan.num_computed = {s.Computed("a"), s.Computed("b")};
+        plan.groups[0].row_columns = {3, 3};
+        plan.groups[0].seq_lens = plan.seq_lens;
+        std::vector<int64_t>* arrays[] = {
+            &plan.query_start,           &plan.seq_lens,          &plan.positions,
+            &plan.num_computed,          &plan.groups[0].table,   &plan.groups[0].slots,
+            &plan.groups[0].row_columns, &plan.groups[0].seq_lens};
+        (*arrays[array])[0] = value;
+        if (array == 1) plan.positions_present = false;
+        if (array % 2 == 0) plan.groups[0].slots[1] = 77;  // and its causes are looked for
+        s.Plan(plan);
+        EXPECT_EQ(s.verdict().step_verdict, static_cast<uint32_t>(KVGUARD_VIOLATED));
+        EXPECT_NE(s.Report(), "");
+        s.Plan(plan, [&](kvguard_plan& raw, kvguard_group_plan* groups) {
+          EXPECT_LE(JudgedColumns(*s.guard(), raw, groups[0], 0), plan.groups[0].columns);
+        });
+        s.End();
+      }
+    }
+    Scenario s;
+    s.Admit("a", {{value, 1}}).Schedule("a", 6).Begin();
+    s.End();
+    EXPECT_EQ(s.verdict().step_verdict, static_cast<uint32_t>(KVGUARD_VIOLATED));
+    EXPECT_FALSE(s.Snapshot().empty());
+    EXPECT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();
+  }
+}
+
 // A row of many shared blocks is bound in time that grows with its length, not with its square.
 TEST(Bounds, ALongSharedPrefixIsBoundQuickly) {
   constexpr int64_t kColumns = 200'000;

@@ -48,6 +48,8 @@ class Input {
         return UINT64_MAX;
       case 2:
         return uint64_t{1} << Byte() % 64;
+      case 3:
+        return INT64_MAX;
       default:
         return Below(small);
     }

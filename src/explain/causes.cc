@@ -131,11 +131,16 @@ void SlotBlockSize(Case& c) {
   }
 }
 
+// Whether the plan starts the row somewhere else, at a position that can be counted on from.
+bool StartsElsewhere(const Case& c) {
+  return c.row.seen_start != c.row.start && c.row.seen_start >= 0 &&
+         c.row.seen_start <= INT64_MAX - c.row.num_tokens;
+}
+
 // The slots that the plan's own table row and start give: residue behind the bound columns
 // included, as far as the row's length says that attention reads.
 bool FollowsShownRow(const Case& c) {
-  if (!c.view.table.present() || c.row.seen_start == c.row.start || c.row.seen_start < 0)
-    return false;
+  if (!c.view.table.present() || !StartsElsewhere(c)) return false;
   const auto b = static_cast<uint64_t>(c.finding.row);
   const step::Ints shown = c.view.table.Row(b);
   const step::Ints& lens = c.context.plan->seq_lens;
@@ -147,15 +152,16 @@ bool FollowsShownRow(const Case& c) {
     const int64_t position = c.row.seen_start + i;
     const int64_t entry = position / c.group.TokensPerEntry();
     if (entry >= readable) return int64_t{KVGUARD_NONE};
-    return shown[static_cast<uint64_t>(entry)] * c.group.TokensPerEntry() +
-           position % c.group.TokensPerEntry();
+    const int64_t id = shown[static_cast<uint64_t>(entry)];
+    if (id < 0 || id >= c.group.num_slots / c.group.TokensPerEntry()) return int64_t{KVGUARD_NONE};
+    return id * c.group.TokensPerEntry() + position % c.group.TokensPerEntry();
   });
 }
 
 // The slots that the plan's start gives where it runs past the bound columns into what an earlier
 // request left in the runner's own row. 0 if no released request's row gives them.
 uint64_t RunsIntoResidueOf(const Case& c) {
-  if (c.row.seen_start == c.row.start || c.row.seen_start < 0) return 0;
+  if (!StartsElsewhere(c)) return 0;
   const int64_t bound = static_cast<int64_t>(c.bound.size()) / c.group.EntriesPerBlock();
   const int64_t last = (c.row.seen_start + c.row.num_tokens - 1) / c.group.block_size;
   if (last < bound) return 0;

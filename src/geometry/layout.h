@@ -63,7 +63,8 @@ struct Layout {
 
 // Columns (blocks) that hold `tokens` tokens.
 inline int64_t BlocksFor(int64_t tokens, int64_t block_size) {
-  return (tokens + block_size - 1) / block_size;
+  return tokens / block_size +
+         (tokens % block_size > 0 ? 1 : 0);  // any count: no sum that overflows
 }
 
 // The address formula of kvguard.h for one unsharded group with consecutive slots: B[p div P] * P +

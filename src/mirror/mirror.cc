@@ -84,7 +84,7 @@ void Mirror::Release(uint32_t index, uint64_t step) {
 void Mirror::Push(Request* request, const geometry::Group& group, int64_t block) {
   auto& entries = request->rows[group.id].entries;
   const int64_t per_block = group.EntriesPerBlock();
-  const bool fits = block >= 0 && (block + 1) * per_block - 1 <= INT32_MAX && block <= INT32_MAX;
+  const bool fits = block >= 0 && block <= INT32_MAX && (block + 1) * per_block - 1 <= INT32_MAX;
   for (int64_t j = 0; j < per_block; ++j) {
     entries.push_back(fits ? static_cast<int32_t>(block * per_block + j) : -1);
   }

@@ -2,6 +2,8 @@
 // Family frontier: where each row starts, against where the request's computed tokens end. The
 // start is never taken from the plan itself (seq_len - query length agrees with any start): it
 // comes from the mirror.
+#include <algorithm>
+
 #include "geometry/equal.h"
 #include "rules/context.h"
 
@@ -42,7 +44,7 @@ void JudgeFrontiers(Context& context) {
     if (row.start == KVGUARD_NONE) {
       Assume(context, &row,
              plan.positions.present() ? plan.positions[row.first_token]
-                                      : plan.seq_lens[b] - row.num_tokens);
+                                      : std::max<int64_t>(plan.seq_lens[b], 0) - row.num_tokens);
       row.seen_start = row.start;
     }
     if (plan.positions.present()) {
@@ -58,7 +60,8 @@ void JudgeFrontiers(Context& context) {
             first == row.start ? good : MatchPositions(plan.positions, row.first_token, n, first);
         if (run < n) {
           kvguard_finding& finding = EmitRow(context, kPositionMismatch, b);
-          finding.pos = first + static_cast<int64_t>(run);
+          const auto steps = static_cast<int64_t>(run);
+          finding.pos = first <= INT64_MAX - steps ? first + steps : INT64_MAX;
           SetValues(finding, finding.pos, plan.positions[row.first_token + run]);
         }
       }
