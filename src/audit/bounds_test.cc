@@ -181,6 +181,20 @@ TEST(Bounds, OpenDraftsEndWithTheirRequest) {
   EXPECT_EQ(s.guard()->mirror.num_live(), 0u);
 }
 
+// A trace's header may claim any pool: memory is taken for the blocks that a stream names.
+TEST(Bounds, TheLargestPoolTakesMemoryOnlyForWhatIsBound) {
+  const size_t before = ResidentBytes();
+  ScenarioOptions options;
+  options.num_blocks = INT32_MAX;
+  options.wide_tables = true;
+  Scenario s(options);
+  s.Admit("a", {{1, INT32_MAX - 1, INT32_MAX / 2}}).Schedule("a", 3 * options.groups[0].block_size);
+  s.Step();
+  EXPECT_EQ(s.verdict().verdict, static_cast<uint32_t>(KVGUARD_CLEAN)) << s.Report();
+  EXPECT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();
+  EXPECT_LT(ResidentBytes(), before + (size_t{64} << 20));
+}
+
 // Extreme values are found, not computed with: under a sanitizer this test also shows that no sum
 // of them overflows.
 TEST(Bounds, ExtremeValuesAreFound) {

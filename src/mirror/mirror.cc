@@ -22,12 +22,9 @@ void Mirror::Init(const geometry::Layout* layout, uint32_t history_steps, uint64
 }
 
 void Mirror::Reset() {
-  blocks_.assign(layout_->pools.size(), {});
-  stamps_.assign(layout_->pools.size(), {});
-  for (size_t i = 0; i < layout_->pools.size(); ++i) {
-    blocks_[i].assign(static_cast<size_t>(layout_->pools[i].num_blocks), Block{});
-    stamps_[i].assign(static_cast<size_t>(layout_->pools[i].num_blocks), 0);
-  }
+  blocks_.resize(layout_->pools.size());
+  for (size_t i = 0; i < layout_->pools.size(); ++i)
+    blocks_[i].Init(static_cast<size_t>(layout_->pools[i].num_blocks));
   requests_.clear();
   free_.clear();
   map_.Clear();
@@ -104,7 +101,7 @@ void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t co
 }
 
 void Mirror::ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
-  Block& b = BlockOf(group, block);
+  Block& b = TouchBlock(group, block);
   if (b.owner != 0 && b.owner != key) {
     b.last_owner = b.owner;
     b.released_step = step;
@@ -115,7 +112,7 @@ void Mirror::ClaimFresh(const geometry::Group& group, int64_t block, uint64_t ke
 }
 
 void Mirror::ClaimHit(const geometry::Group& group, int64_t block, uint64_t step) {
-  Block& b = BlockOf(group, block);
+  Block& b = TouchBlock(group, block);
   if (b.hit_step != step) {
     b.hit_step = step;
     b.hit_claims = 0;
@@ -136,7 +133,7 @@ uint64_t Mirror::StampRow(const Request& request, const geometry::Group& group) 
 
 void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
   if (!InPool(group, block) || block == layout_->pools[group.pool].null_block) return;
-  Block& b = BlockOf(group, block);
+  Block& b = TouchBlock(group, block);
   if (b.claims > 0) --b.claims;
   b.hit_claims = std::min(b.hit_claims, b.claims);
   if (b.owner == key) {

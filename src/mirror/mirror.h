@@ -11,29 +11,13 @@
 #include <vector>
 
 #include "geometry/layout.h"
+#include "mirror/block_store.h"
 #include "mirror/key_map.h"
 #include "step/status.h"
 
 namespace kvguard::mirror {
 
 inline constexpr uint32_t kNoRequest = KeyMap::kNone;
-
-// A block's place in the account of its pool. Blocks are judged when something is bound or
-// released, so that a step costs what changed, not what exists.
-struct Block {
-  uint64_t owner = 0;          // key of the live request that writes it; 0: nobody
-  uint64_t last_owner = 0;     // the writing owner before that; for explanations only
-  uint64_t since_step = 0;     // step in which `owner` got it
-  uint64_t released_step = 0;  // step in which `last_owner` gave it up
-  uint32_t claims = 0;         // entries of live rows that name it, over all groups of the pool
-  // Prefix claims made in `hit_step`. A prefix hit may name a block that its writer is bound to in
-  // the same step, in whatever order the two stand in the record; only claims from before make a
-  // fresh binding wrong.
-  uint32_t hit_claims = 0;
-  uint64_t hit_step = 0;
-  uint64_t write_step = 0;  // last step whose schedule writes it, and by whom
-  uint64_t writer = 0;
-};
 
 // A request's row in one group: entries in the table's own unit, as a right table must show them.
 struct Row {
@@ -145,11 +129,12 @@ class Mirror {
   bool InPool(const geometry::Group& group, int64_t block) const {
     return block >= 0 && block < layout_->pools[group.pool].num_blocks;
   }
-  Block& BlockOf(const geometry::Group& group, int64_t block) {
-    return blocks_[group.pool][static_cast<size_t>(block)];
+  // block lies in the pool, in all of these.
+  Block& TouchBlock(const geometry::Group& group, int64_t block) {
+    return blocks_[group.pool].Touch(static_cast<size_t>(block));
   }
   const Block& BlockOf(const geometry::Group& group, int64_t block) const {
-    return blocks_[group.pool][static_cast<size_t>(block)];
+    return blocks_[group.pool].At(static_cast<size_t>(block));
   }
   void ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
   void ClaimHit(const geometry::Group& group, int64_t block, uint64_t step);
@@ -157,7 +142,7 @@ class Mirror {
   // searching. Never zero, and never the same twice.
   uint64_t StampRow(const Request& request, const geometry::Group& group);
   uint64_t& Stamp(const geometry::Group& group, int64_t block) {
-    return stamps_[group.pool][static_cast<size_t>(block)];
+    return TouchBlock(group, block).stamp;
   }
   // Live claims that were not made as prefix hits in `step`.
   uint32_t EarlierClaims(const Block& block, uint64_t step) const {
@@ -226,8 +211,7 @@ class Mirror {
   void TrimHistory(uint64_t step);
 
   const geometry::Layout* layout_ = nullptr;
-  std::vector<std::vector<Block>> blocks_;     // by pool
-  std::vector<std::vector<uint64_t>> stamps_;  // by pool and block: the last StampRow that met it
+  std::vector<BlockStore> blocks_;  // by pool
   uint64_t stamp_ = 0;
   std::vector<Request> requests_;
   std::vector<uint32_t> free_;

@@ -170,7 +170,7 @@ TEST_F(MirrorTest, TheHolderIsTheOwnerElseTheSmallestKey) {
   EXPECT_EQ(next.request, mirror_.Find(6));
   EXPECT_EQ(next.first, 0);
   EXPECT_EQ(next.block_size, 4);
-  mirror_.BlockOf(Group(0), 5).owner = 9;
+  mirror_.TouchBlock(Group(0), 5).owner = 9;
   EXPECT_EQ(mirror_.Holder(Group(0), 5, 0).request, mirror_.Find(9));
   EXPECT_EQ(mirror_.Holder(Group(0), 5, 0).first, 4);
   EXPECT_EQ(mirror_.Holder(Group(0), 5, 9).request, mirror_.Find(4));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <unordered_set>
 
 #include "mirror/mirror.h"
 
@@ -143,20 +144,21 @@ void Mirror::Serialize(std::string* out) const {
     }
     PutRows(writer, request.rows);
   }
-  for (const auto& pool : blocks_) {
+  const auto told = [](const Block& block) {
+    return block.owner != 0 || block.last_owner != 0 || block.claims != 0;
+  };
+  for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
-    for (const Block& block : pool)
-      used += block.owner != 0 || block.last_owner != 0 || block.claims != 0;
+    pool.ForEach([&](size_t, const Block& block) { used += told(block); });
     writer.Put(used);
-    for (size_t i = 0; i < pool.size(); ++i) {
-      const Block& block = pool[i];
-      if (block.owner == 0 && block.last_owner == 0 && block.claims == 0) continue;
+    pool.ForEach([&](size_t i, const Block& block) {
+      if (!told(block)) return;
       writer.Put(static_cast<uint32_t>(i));
       writer.Put(block.owner);
       writer.Put(block.last_owner);
       writer.Put(block.since_step);
       writer.Put(block.released_step);
-    }
+    });
   }
   writer.Put(static_cast<uint32_t>(released_.size()));
   for (const Released& released : released_) {
@@ -181,8 +183,8 @@ void Mirror::Serialize(std::string* out) const {
 }
 
 bool Mirror::OwnersHoldTheirBlocks() const {
-  std::vector<std::vector<bool>> held(blocks_.size());
-  for (size_t pool = 0; pool < blocks_.size(); ++pool) held[pool].resize(blocks_[pool].size());
+  // By pool: the blocks whose owner's rows name them.
+  std::vector<std::unordered_set<int64_t>> held(blocks_.size());
   for (const Request& request : requests_) {
     if (request.key == 0) continue;
     for (const geometry::Group& group : layout_->groups) {
@@ -191,16 +193,17 @@ bool Mirror::OwnersHoldTheirBlocks() const {
         const int64_t block = BlockAt(request, group, column);
         if (InPool(group, block) && block != layout_->pools[group.pool].null_block &&
             BlockOf(group, block).owner == request.key)
-          held[group.pool][static_cast<size_t>(block)] = true;
+          held[group.pool].insert(block);
       }
     }
   }
+  bool all = true;
   for (size_t pool = 0; pool < blocks_.size(); ++pool) {
-    for (size_t i = 0; i < blocks_[pool].size(); ++i) {
-      if (blocks_[pool][i].owner != 0 && !held[pool][i]) return false;
-    }
+    blocks_[pool].ForEach([&](size_t i, const Block& block) {
+      all = all && (block.owner == 0 || held[pool].count(static_cast<int64_t>(i)) != 0);
+    });
   }
-  return true;
+  return all;
 }
 
 step::Status Mirror::Restore(std::string_view bytes) {
@@ -269,17 +272,17 @@ step::Status Mirror::Restore(std::string_view bytes) {
       for (int64_t column = 0; column < columns; ++column) {
         const int64_t block = fresh.BlockAt(request, group, column);
         if (!fresh.InPool(group, block) || block == layout_->pools[group.pool].null_block) continue;
-        ++fresh.BlockOf(group, block).claims;
+        ++fresh.TouchBlock(group, block).claims;
       }
     }
   }
-  for (auto& pool : fresh.blocks_) {
+  for (BlockStore& pool : fresh.blocks_) {
     uint32_t used = 0;
     if (!reader.Count(&used, 36)) return damaged();
     for (uint32_t i = 0; i < used; ++i) {
       uint32_t index = 0;
       if (!reader.Get(&index) || index >= pool.size()) return damaged();
-      Block& block = pool[index];
+      Block& block = pool.Touch(index);
       if (!reader.Get(&block.owner) || !reader.Get(&block.last_owner) ||
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step)) {
         return damaged();

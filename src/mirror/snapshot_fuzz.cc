@@ -106,7 +106,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Layout layout = TwoGroups();
   Mirror mirror;
   mirror.Init(&layout, 8, 4096);
-  const Mirror empty = mirror;
+  Mirror empty;
+  empty.Init(&layout, 8, 4096);
   // As it is, and with a right header.
   (void)mirror.Restore({reinterpret_cast<const char*>(data), size});
   mirror.Reset();
@@ -115,7 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const std::string bytes = BytesOf(mirror);
-  Mirror again = empty;
+  Mirror again;
+  again.Init(&layout, 8, 4096);
   KVGUARD_MUST(again.Restore(bytes).ok());
   KVGUARD_MUST(BytesOf(again) == bytes);
   GoOn(mirror, layout);

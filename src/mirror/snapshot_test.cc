@@ -198,11 +198,11 @@ TEST_P(Snapshot, AnOwnerWithoutTheBlockIsRefused) {
   mirror_.Push(&mirror_.at(mirror_.Find(1)), group, 5);
   EXPECT_TRUE(other_.Restore(BytesOf(mirror_)).ok());
   for (const uint64_t owner : {2, 3}) {  // a live one with other blocks, and nobody
-    mirror_.BlockOf(group, 5).owner = owner;
+    mirror_.TouchBlock(group, 5).owner = owner;
     EXPECT_EQ(other_.Restore(BytesOf(mirror_)).code(), KVGUARD_ERROR_FORMAT);
   }
-  mirror_.BlockOf(group, 5).owner = 1;
-  mirror_.BlockOf(group, 0).owner = 2;  // nobody owns the null block
+  mirror_.TouchBlock(group, 5).owner = 1;
+  mirror_.TouchBlock(group, 0).owner = 2;  // nobody owns the null block
   mirror_.Push(&mirror_.at(mirror_.Find(2)), group, 0);
   EXPECT_EQ(other_.Restore(BytesOf(mirror_)).code(), KVGUARD_ERROR_FORMAT);
 }

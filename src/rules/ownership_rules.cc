@@ -41,7 +41,7 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block)
         continue;
-      mirror::Block& b = context.mirror->BlockOf(group, block);
+      mirror::Block& b = context.mirror->TouchBlock(group, block);
       if (b.write_step == context.step && b.writer != 0 && b.writer != request.key) {
         kvguard_finding& finding = Emit(context, kTwoWriters, OwnershipGrade(context));
         finding.request = request.key;
