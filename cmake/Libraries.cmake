@@ -31,8 +31,17 @@ kvguard_library(kvguard_core)
 set_target_properties(kvguard_core PROPERTIES EXPORT_NAME core)
 target_compile_definitions(kvguard_core INTERFACE KVGUARD_STATIC)
 
-# All rooms, to link into one program.
-add_library(kvguard_static STATIC ${kvguard_all_objects})
+# All rooms, to link into one program. They are one object of the archive: a program that names kvguard_create alone must get the
+# flight recorder with it, which nothing refers to.
+set(kvguard_whole "${PROJECT_BINARY_DIR}/kvguard_whole${CMAKE_CXX_OUTPUT_EXTENSION}")
+add_custom_command(
+  OUTPUT "${kvguard_whole}"
+  COMMAND "${CMAKE_CXX_COMPILER}" -r -nostdlib -o "${kvguard_whole}" ${kvguard_all_objects}
+  DEPENDS ${kvguard_all_objects}
+  COMMENT "one object of all rooms"
+  COMMAND_EXPAND_LISTS
+  VERBATIM)
+add_library(kvguard_static STATIC "${kvguard_whole}")
 kvguard_library(kvguard_static)
 set_target_properties(kvguard_static PROPERTIES EXPORT_NAME static)
 target_compile_definitions(kvguard_static INTERFACE KVGUARD_STATIC)
