@@ -9,6 +9,7 @@
 //   ... and measures nothing
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -226,7 +227,7 @@ void Serve() {
       out += (out.empty() ? "{\"" : ",\"") + std::string(bench->scenario.name) +
              "\":" + bench->Round();
     }
-    std::cout << out << "}" << std::endl;
+    std::cout << out << "}\n" << std::flush;
   }
 }
 
@@ -264,12 +265,13 @@ void Count(const std::string& name, int cycles) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
+  const long cycles = argc == 4 ? std::strtol(argv[3], nullptr, 10) : 0;
   if (mode == "serve" && argc == 2) {
     kvguard::bench::Serve();
   } else if (mode == "dump" && argc == 2) {
     kvguard::bench::Dump();
-  } else if (mode == "count" && argc == 4 && std::atoi(argv[3]) > 0) {
-    kvguard::bench::Count(argv[2], std::atoi(argv[3]));
+  } else if (mode == "count" && argc == 4 && cycles > 0 && cycles < INT_MAX) {
+    kvguard::bench::Count(argv[2], static_cast<int>(cycles));
   } else {
     std::cerr << "usage: plan_bench serve | dump | count SCENARIO CYCLES\n";
     return 64;

@@ -399,7 +399,7 @@ nb::bytes Guard::Snapshot() const {
   return nb::bytes(bytes.data(), needed);
 }
 
-void Guard::Restore(nb::bytes bytes) {
+void Guard::Restore(const nb::bytes& bytes) {
   kvguard_error error = MakeError();
   Check(kvguard_restore(guard_, bytes.c_str(), bytes.size(), &error), error);
 }

@@ -43,7 +43,7 @@ class Guard {
   nb::list Coverage() const;
   nb::list Gaps() const;
   nb::bytes Snapshot() const;
-  void Restore(nb::bytes bytes);
+  void Restore(const nb::bytes& bytes);
   void RecordStart(const std::string& path, uint64_t max_bytes);
   void RecordStop();
   nb::object TakeIncident();  // bytes, once; None where there is none

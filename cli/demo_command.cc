@@ -204,7 +204,7 @@ void ShowTrial(const Trial& trial, size_t number) {
   report::Table table("ll", 6);
   table.Row({"planted",
              Sprintf("step %llu: %s", static_cast<Ull>(trial.plan.step), trial.plan.what.c_str())});
-  if (!trial.caught) {
+  if (!trial.caught || !trial.first) {
     table.Row({"expected", rule});
     table.Row({"found", Paint(Colour::kRed, trial.first ? trial.first->line : "nothing")});
     Out(table.Text());

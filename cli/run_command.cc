@@ -183,7 +183,7 @@ bool IsVllmServer(const std::vector<std::string>& command) {
   };
   if (BaseName(command[i]) == "vllm") return is(i + 1, "serve");
   if (BaseName(command[i]).rfind("python", 0) != 0) return false;
-  for (++i; i < command.size() && command[i].rfind("-", 0) == 0; ++i) {
+  for (++i; i < command.size() && !command[i].empty() && command[i][0] == '-'; ++i) {
     if (command[i] == "-m") {
       return is(i + 1, "vllm.entrypoints.openai.api_server") ||
              (is(i + 1, "vllm.entrypoints.cli.main") && is(i + 2, "serve"));

@@ -97,14 +97,15 @@ def clang_tidy(build: Path, root: Path, units: list[str]) -> tuple[bool, str]:
         done = subprocess.run([*base, unit], cwd=root, capture_output=True, text=True, check=False)
         return unit, done.returncode == 0, done.stdout.strip() or done.stderr.strip()
 
-    report: list[str] = []
+    failed = 0
     workers = int(os.environ.get("KVGUARD_JOBS", os.cpu_count() or 1))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         for unit, ok, text in pool.map(one, units):
             print(f"  clang-tidy {unit}: {'ok' if ok else 'FAILED'}", flush=True)
             if not ok:
-                report.append(text)
-    return not report, "\n".join(report)
+                print(text, flush=True)
+                failed += 1
+    return failed == 0, f"{failed} of {len(units)} files" if failed else ""
 
 
 def main() -> int:

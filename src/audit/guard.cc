@@ -303,6 +303,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeRows(context);
   for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
+  kvguard::rules::JudgeLifetimes(context);
   kvguard::rules::JudgeLengths(context);
   const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
   for (const auto& group : plan_view_.groups) {

@@ -39,7 +39,10 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.size = sizeof(g);
     g.id = static_cast<uint32_t>(groups.size());
     g.pool = group.pool;
-    g.kind = KVGUARD_GROUP_FULL;
+    g.kind = group.kind;
+    g.window = group.window;
+    g.sink = group.sink;
+    g.retained = group.retained;
     g.placement = KVGUARD_PLACEMENT_ASSIGNED;
     g.encoding = KVGUARD_READ_TABLE;
     g.table_unit = group.table_unit;

@@ -19,6 +19,10 @@ struct ScenarioGroup {
   uint32_t kernel_block_size = 4;
   uint32_t table_unit = KVGUARD_UNIT_BLOCK;
   uint32_t pool = 0;
+  uint32_t kind = KVGUARD_GROUP_FULL;
+  uint32_t window = 0;
+  uint32_t sink = 0;
+  uint32_t retained = 0;
 };
 
 struct ScenarioOptions {

@@ -199,6 +199,13 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kTwoWriters:
       return Sprintf("%s and request %s are both scheduled to write block %lld in this step.", req,
                      name_of(f.victim).c_str(), observed);
+    case rules::kReadStale: {
+      std::string text = Sprintf("%s still reads position %lld", req, pos);
+      if (count > 1) text += Sprintf(" and %llu more columns", count - 1);
+      return text + (Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                         ? ", but " + Victim(f, name_of) + " are there by now."
+                         : Sprintf(", but its block %lld was given away since.", observed));
+    }
     case rules::kFrontierMismatch:
       return Sprintf("%s has computed %lld tokens, but its row starts at position %lld.", req,
                      expected, observed);

@@ -30,6 +30,9 @@ struct Group {
   int64_t kernel_block_size = 0;
   int64_t kernel_per_block = 1;  // block_size / kernel_block_size
   int64_t max_columns = 0;       // in blocks; 0: not known
+  int64_t window = 0;            // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
+  int64_t sink = 0;              // WINDOW: first tokens that are kept for ever
+  int64_t retained = 0;          // WINDOW: tokens kept beyond the window
   int64_t num_slots =
       0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
 
@@ -39,6 +42,25 @@ struct Group {
   }
   int64_t EntriesPerBlock() const {
     return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_per_block : 1;
+  }
+  // Whether the group forgets positions while their request lives.
+  bool Forgets() const { return window > 0; }
+  // The first position, sinks aside, that a row reads whose next token stands at `position`
+  // (mrv2.md 3.4).
+  int64_t FirstNeeded(int64_t position) const {
+    if (kind == KVGUARD_GROUP_WINDOW) {
+      const int64_t first = position - window + 1 - retained;
+      return first > 0 ? first : 0;
+    }
+    if (kind == KVGUARD_GROUP_CHUNKED) return position / window * window;
+    return 0;
+  }
+  // Columns that hold sinks.
+  int64_t SinkColumns() const { return (sink + block_size - 1) / block_size; }
+  // Columns before this one, sinks aside, are not read any more.
+  int64_t FirstNeededColumn(int64_t position) const { return FirstNeeded(position) / block_size; }
+  bool Needs(int64_t column, int64_t position) const {
+    return column >= FirstNeededColumn(position) || column < SinkColumns();
   }
   // The block that holds a valid slot.
   int64_t BlockOfSlot(int64_t slot) const { return slot / block_size; }
@@ -56,6 +78,8 @@ struct Layout {
   int64_t max_drafts = 0;
   int64_t pad_slot = -1;
   uint32_t rank = 0;
+
+  bool forgets = false;  // some group does
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }
   const Pool& PoolOf(const Group& group) const { return pools[group.pool]; }

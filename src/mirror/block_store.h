@@ -4,7 +4,7 @@
 #ifndef KVGUARD_SRC_MIRROR_BLOCK_STORE_H_
 #define KVGUARD_SRC_MIRROR_BLOCK_STORE_H_
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,53 +30,39 @@ struct Block {
   uint64_t stamp = 0;  // the last Mirror::StampRow that met it
 };
 
+struct UnmapBlocks {
+  size_t bytes = 0;
+  void operator()(Block* blocks) const;
+};
+
 class BlockStore {
  public:
-  void Init(size_t num_blocks) {
-    num_blocks_ = num_blocks;
-    directories_.clear();
-    directories_.resize((num_blocks + kSpan - 1) / kSpan);
-  }
+  // Reserves addresses, not memory. Throws std::bad_alloc where the system has none left.
+  void Init(size_t num_blocks);
   size_t size() const { return num_blocks_; }
 
   // block < size(), in both. A block that was never touched reads as Block{}.
-  const Block& At(size_t block) const {
-    static constexpr Block kUntouched{};
-    const Directory* directory = directories_[block / kSpan].get();
-    if (directory == nullptr) return kUntouched;
-    const Chunk* chunk = (*directory)[block % kSpan / kChunk].get();
-    return chunk == nullptr ? kUntouched : (*chunk)[block % kChunk];
-  }
+  const Block& At(size_t block) const { return blocks_.get()[block]; }
   Block& Touch(size_t block) {
-    std::unique_ptr<Directory>& directory = directories_[block / kSpan];
-    if (directory == nullptr) directory = std::make_unique<Directory>();
-    std::unique_ptr<Chunk>& chunk = (*directory)[block % kSpan / kChunk];
-    if (chunk == nullptr) chunk = std::make_unique<Chunk>();
-    return (*chunk)[block % kChunk];
+    touched_[block / kSpan] = 1;
+    return blocks_.get()[block];
   }
 
   // visit(index, block) for every block that may have been touched, by index.
   template <typename Visit>
   void ForEach(Visit visit) const {
-    for (size_t d = 0; d < directories_.size(); ++d) {
-      if (directories_[d] == nullptr) continue;
-      for (size_t c = 0; c < kChunks; ++c) {
-        const Chunk* chunk = (*directories_[d])[c].get();
-        if (chunk == nullptr) continue;
-        for (size_t i = 0; i < kChunk; ++i) visit(d * kSpan + c * kChunk + i, (*chunk)[i]);
-      }
+    for (size_t span = 0; span < touched_.size(); ++span) {
+      if (touched_[span] == 0) continue;
+      const size_t end = std::min(num_blocks_, (span + 1) * kSpan);
+      for (size_t i = span * kSpan; i < end; ++i) visit(i, blocks_.get()[i]);
     }
   }
 
  private:
-  // Blocks that take memory together: few, since a file may name any of them.
-  static constexpr size_t kChunk = 64;
-  static constexpr size_t kChunks = 1024;            // of a directory
-  static constexpr size_t kSpan = kChunk * kChunks;  // blocks of a directory
-  using Chunk = std::array<Block, kChunk>;
-  using Directory = std::array<std::unique_ptr<Chunk>, kChunks>;
+  static constexpr size_t kSpan = 1024;  // blocks that are visited together
   size_t num_blocks_ = 0;
-  std::vector<std::unique_ptr<Directory>> directories_;
+  std::unique_ptr<Block, UnmapBlocks> blocks_;
+  std::vector<uint8_t> touched_;
 };
 
 }  // namespace kvguard::mirror

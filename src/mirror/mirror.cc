@@ -63,7 +63,8 @@ void Mirror::Release(uint32_t index, uint64_t step) {
   for (const geometry::Group& group : layout_->groups) {
     const int64_t columns = BoundBlocks(request, group);
     for (int64_t column = 0; column < columns; ++column) {
-      Unclaim(group, BlockAt(request, group, column), request.key, step);
+      if (IsClaimed(request, group, column))
+        Unclaim(group, BlockAt(request, group, column), request.key, step);
     }
   }
   map_.Erase(request.key);
@@ -78,47 +79,76 @@ void Mirror::Release(uint32_t index, uint64_t step) {
   TrimHistory(step);
 }
 
-void Mirror::Push(Request* request, const geometry::Group& group, int64_t block) {
+void Mirror::Push(Request* request, const geometry::Group& group, int64_t block,
+                  uint64_t claimed_in) {
   auto& entries = request->rows[group.id].entries;
   const int64_t per_block = group.EntriesPerBlock();
   const bool fits = block >= 0 && block <= INT32_MAX && (block + 1) * per_block - 1 <= INT32_MAX;
   for (int64_t j = 0; j < per_block; ++j) {
     entries.push_back(fits ? static_cast<int32_t>(block * per_block + j) : -1);
   }
+  if (group.Forgets()) request->rows[group.id].claimed_in.push_back(claimed_in);
+}
+
+void Mirror::ExpireWindows(Request* request, uint64_t step) {
+  for (const geometry::Group& group : layout_->groups) {
+    if (!group.Forgets()) continue;
+    Row& row = request->rows[group.id];
+    const int64_t end = std::min(group.FirstNeededColumn(request->frontier.valid_low),
+                                 static_cast<int64_t>(row.claimed_in.size()));
+    for (int64_t column = std::max(row.expired, group.SinkColumns()); column < end; ++column) {
+      if (IsClaimed(*request, group, column))
+        Unclaim(group, BlockAt(*request, group, column), request->key, step);
+    }
+    row.expired = std::max(row.expired, end);
+  }
+}
+
+void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
+  for (Request& request : requests_) {
+    if (request.key == 0) continue;
+    for (const geometry::Group& other : layout_->groups) {
+      if (other.pool != group.pool || !other.Forgets()) continue;
+      const int64_t end = std::min(other.FirstNeededColumn(request.frontier.valid_high),
+                                   BoundBlocks(request, other));
+      for (int64_t column = 0; column < end; ++column) {
+        if (BlockAt(request, other, column) != block || !IsClaimed(request, other, column) ||
+            other.Needs(column, request.frontier.valid_high)) {
+          continue;
+        }
+        Unclaim(other, block, request.key, step);
+        request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kNoClaim;
+        request.maybe_stale = true;
+      }
+    }
+  }
+}
+
+bool Mirror::HoldsItsBlock(const Request& request, const geometry::Group& group,
+                           int64_t column) const {
+  const int64_t block = BlockAt(request, group, column);
+  if (!InPool(group, block)) return true;  // a finding when it was bound
+  const uint64_t claimed_in = request.rows[group.id].claimed_in[static_cast<size_t>(column)];
+  // A hit may be bound in the very step that its writer is.
+  return claimed_in != kNoClaim && BlockOf(group, block).since_step <= claimed_in;
 }
 
 void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t columns,
                       uint64_t step) {
   const int64_t bound = BoundBlocks(*request, group);
   for (int64_t column = columns; column < bound; ++column) {
-    Unclaim(group, BlockAt(*request, group, column), request->key, step);
+    if (IsClaimed(*request, group, column))
+      Unclaim(group, BlockAt(*request, group, column), request->key, step);
   }
   if (columns < bound) {
     Row& row = request->rows[group.id];
     row.entries.resize(static_cast<size_t>(columns * group.EntriesPerBlock()));
     row.last_append = std::min(row.last_append, static_cast<uint32_t>(row.entries.size()));
+    if (group.Forgets()) {
+      row.claimed_in.resize(static_cast<size_t>(columns));
+      row.expired = std::min(row.expired, columns);
+    }
   }
-}
-
-void Mirror::ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
-  Block& b = TouchBlock(group, block);
-  if (b.owner != 0 && b.owner != key) {
-    b.last_owner = b.owner;
-    b.released_step = step;
-  }
-  b.owner = key;
-  b.since_step = step;
-  ++b.claims;
-}
-
-void Mirror::ClaimHit(const geometry::Group& group, int64_t block, uint64_t step) {
-  Block& b = TouchBlock(group, block);
-  if (b.hit_step != step) {
-    b.hit_step = step;
-    b.hit_claims = 0;
-  }
-  ++b.hit_claims;
-  ++b.claims;
 }
 
 uint64_t Mirror::StampRow(const Request& request, const geometry::Group& group) {
@@ -126,7 +156,11 @@ uint64_t Mirror::StampRow(const Request& request, const geometry::Group& group) 
   const int64_t columns = BoundBlocks(request, group);
   for (int64_t column = 0; column < columns; ++column) {
     const int64_t block = BlockAt(request, group, column);
-    if (InPool(group, block)) Stamp(group, block) = stamp_;
+    // An undecided column may come back as a new one: the engine may know more than the stream.
+    if (InPool(group, block) && IsClaimed(request, group, column) &&
+        group.Needs(column, request.frontier.valid_high)) {
+      TouchBlock(group, block).stamp = stamp_;
+    }
   }
   return stamp_;
 }
@@ -168,7 +202,7 @@ Holding Mirror::HoldingOf(uint32_t index, const geometry::Group& group, int64_t 
     if (other.pool != group.pool) continue;
     const int64_t columns = BoundBlocks(request, other);
     for (int64_t column = 0; column < columns; ++column) {
-      if (BlockAt(request, other, column) == block)
+      if (BlockAt(request, other, column) == block && IsClaimed(request, other, column))
         return {index, column * other.block_size, other.block_size};
     }
   }
@@ -176,6 +210,7 @@ Holding Mirror::HoldingOf(uint32_t index, const geometry::Group& group, int64_t 
 }
 
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
+  const bool forgets = layout_->forgets;
   for (const uint32_t index : scheduled_) {
     Request& request = requests_[index];
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
@@ -196,6 +231,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
             .num_tokens;  // an asynchronous scheduler counts rejected drafts until it hears of them
     if (!abandoned && !known && request.num_drafts > 0)
       request.pending.push_back({step, request.num_drafts});
+    if (forgets) ExpireWindows(&request, step);
   }
   open_ = false;
   if (forward && !abandoned && !executing_.empty()) {
@@ -216,6 +252,7 @@ bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t*
     f.valid_low += it->drafts - rejected;
     f.valid_high = std::max(f.valid_low, f.valid_high - rejected);
     request->pending.erase(it);
+    Expire(request, step);
     return true;
   }
   return rejected == 0 || step <= request->settled_step;

@@ -18,10 +18,14 @@
 namespace kvguard::mirror {
 
 inline constexpr uint32_t kNoRequest = KeyMap::kNone;
+inline constexpr uint64_t kNoClaim = UINT64_MAX;
 
 // A request's row in one group: entries in the table's own unit, as a right table must show them.
 struct Row {
   std::vector<int32_t> entries;
+  // Groups that forget, by column: the step that the block was claimed in, or kNoClaim.
+  std::vector<uint64_t> claimed_in;
+  int64_t expired = 0;       // ... columns before this one, sinks aside, are claimed no more
   uint32_t last_append = 0;  // entries before the most recent binding; for explanations only
 };
 
@@ -60,6 +64,8 @@ struct Request {
   int64_t num_drafts = 0;
   int64_t rejected = KVGUARD_NONE;  // of num_drafts, once an outcome inside the step said so
   uint64_t seen_plan = 0;           // serial of the last plan that had a row for it: finds doubles
+  // A column that a window of it may still need has been given away, or the count has gone back.
+  bool maybe_stale = false;
 };
 
 // One row of a step that was executed, for "this row, one step ago".
@@ -117,8 +123,26 @@ class Mirror {
     const int64_t first = entries[static_cast<size_t>(column * group.EntriesPerBlock())];
     return first < 0 ? first : first / group.EntriesPerBlock();
   }
-  // Puts one block behind the row. Ids that no int32 table can hold are kept as -1.
-  void Push(Request* request, const geometry::Group& group, int64_t block);
+  // Puts one block behind the row. Ids that no int32 table can hold are kept as -1. claimed_in: the
+  // step, where the block was claimed.
+  void Push(Request* request, const geometry::Group& group, int64_t block,
+            uint64_t claimed_in = kNoClaim);
+  // Whether the row's entry is a claim. The column is bound.
+  bool IsClaimed(const Request& request, const geometry::Group& group, int64_t column) const {
+    if (!group.Forgets()) return true;
+    const Row& row = request.rows[group.id];
+    return row.claimed_in[static_cast<size_t>(column)] != kNoClaim &&
+           (column >= row.expired || column < group.SinkColumns());
+  }
+  // Ends the claims of columns that the request's windows have left behind for certain.
+  void Expire(Request* request, uint64_t step) {
+    if (layout_->forgets) ExpireWindows(request, step);
+  }
+  // Ends the claims to this block of columns that are needed only while drafts may turn out
+  // rejected.
+  void Lapse(const geometry::Group& group, int64_t block, uint64_t step);
+  // Whether a column that is needed holds what it held when it was bound.
+  bool HoldsItsBlock(const Request& request, const geometry::Group& group, int64_t column) const;
   void Truncate(Request* request, const geometry::Group& group, int64_t columns, uint64_t step);
   void MarkAppend(Request* request, const geometry::Group& group) {
     request->rows[group.id].last_append =
@@ -136,16 +160,28 @@ class Mirror {
   const Block& BlockOf(const geometry::Group& group, int64_t block) const {
     return blocks_[group.pool].At(static_cast<size_t>(block));
   }
-  void ClaimFresh(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
-  void ClaimHit(const geometry::Group& group, int64_t block, uint64_t step);
+  static void ClaimFresh(Block* block, uint64_t key, uint64_t step) {
+    if (block->owner != 0 && block->owner != key) {
+      block->last_owner = block->owner;
+      block->released_step = step;
+    }
+    block->owner = key;
+    block->since_step = step;
+    ++block->claims;
+  }
+  static void ClaimHit(Block* block, uint64_t step) {
+    if (block->hit_step != step) {
+      block->hit_step = step;
+      block->hit_claims = 0;
+    }
+    ++block->hit_claims;
+    ++block->claims;
+  }
   // Marks the blocks of a row, so that a binding finds a block that stands in it already without
   // searching. Never zero, and never the same twice.
   uint64_t StampRow(const Request& request, const geometry::Group& group);
-  uint64_t& Stamp(const geometry::Group& group, int64_t block) {
-    return TouchBlock(group, block).stamp;
-  }
   // Live claims that were not made as prefix hits in `step`.
-  uint32_t EarlierClaims(const Block& block, uint64_t step) const {
+  static uint32_t EarlierClaims(const Block& block, uint64_t step) {
     return block.claims - (block.hit_step == step ? block.hit_claims : 0);
   }
   // A live request other than `but` whose rows name the block: its owner, else the one with the
@@ -205,6 +241,7 @@ class Mirror {
   step::Status Restore(std::string_view bytes);
 
  private:
+  void ExpireWindows(Request* request, uint64_t step);
   bool OwnersHoldTheirBlocks() const;
   void Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
   void AddReleased(Released released);

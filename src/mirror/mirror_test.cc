@@ -34,11 +34,11 @@ class MirrorTest : public testing::Test {
   Request& Get(uint64_t key) { return mirror_.at(mirror_.Find(key)); }
   const geometry::Group& Group(size_t id) { return layout_.groups[id]; }
   void BindFresh(uint64_t key, size_t group, int64_t block, uint64_t step) {
-    mirror_.ClaimFresh(Group(group), block, key, step);
+    Mirror::ClaimFresh(&mirror_.TouchBlock(Group(group), block), key, step);
     mirror_.Push(&Get(key), Group(group), block);
   }
   void BindHit(uint64_t key, size_t group, int64_t block, uint64_t step) {
-    mirror_.ClaimHit(Group(group), block, step);
+    Mirror::ClaimHit(&mirror_.TouchBlock(Group(group), block), step);
     mirror_.Push(&Get(key), Group(group), block);
   }
   void Schedule(uint64_t key, int64_t start, int64_t tokens, int64_t drafts = 0) {
@@ -148,9 +148,9 @@ TEST_F(MirrorTest, AStampMarksTheRowsBlocksAndNoOthers) {
   mirror_.Push(&Get(1), Group(0), -3);
   const uint64_t stamp = mirror_.StampRow(Get(1), Group(0));
   EXPECT_NE(stamp, 0u);
-  EXPECT_EQ(mirror_.Stamp(Group(0), 5), stamp);
-  EXPECT_EQ(mirror_.Stamp(Group(0), 6), stamp);
-  EXPECT_NE(mirror_.Stamp(Group(0), 7), stamp);
+  EXPECT_EQ(mirror_.BlockOf(Group(0), 5).stamp, stamp);
+  EXPECT_EQ(mirror_.BlockOf(Group(0), 6).stamp, stamp);
+  EXPECT_NE(mirror_.BlockOf(Group(0), 7).stamp, stamp);
   EXPECT_NE(mirror_.StampRow(Get(1), Group(0)), stamp);
 }
 

@@ -85,15 +85,24 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
     writer.Put(group.table_unit);
     writer.Put(group.block_size);
     writer.Put(group.kernel_block_size);
+    if (group.Forgets()) {
+      writer.Put(group.window);
+      writer.Put(group.sink);
+      writer.Put(group.retained);
+    }
   }
   return Fnv1a(bytes);
 }
 
-void PutRows(Writer& writer, const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void PutRows(Writer& writer, const std::vector<Row>& rows, const geometry::Layout& layout) {
+  for (size_t g = 0; g < rows.size(); ++g) {
+    const Row& row = rows[g];
     writer.Put(row.last_append);
     writer.Put(static_cast<uint32_t>(row.entries.size()));
     for (const int32_t entry : row.entries) writer.Put(entry);
+    if (!layout.groups[g].Forgets()) continue;
+    writer.Put(row.expired);
+    for (const uint64_t step : row.claimed_in) writer.Put(step);
   }
 }
 
@@ -109,6 +118,13 @@ bool GetRows(Reader& reader, const geometry::Layout& layout, std::vector<Row>* r
     row.entries.resize(count);
     for (int32_t& entry : row.entries) {
       if (!reader.Get(&entry) || entry < -1) return false;
+    }
+    if (!layout.groups[g].Forgets()) continue;
+    const int64_t columns = count / static_cast<uint32_t>(layout.groups[g].EntriesPerBlock());
+    if (!reader.Get(&row.expired) || row.expired < 0 || row.expired > columns) return false;
+    row.claimed_in.resize(static_cast<size_t>(columns));
+    for (uint64_t& step : row.claimed_in) {
+      if (!reader.Get(&step)) return false;
     }
   }
   return true;
@@ -142,7 +158,7 @@ void Mirror::Serialize(std::string* out) const {
       writer.Put(pending.step);
       writer.Put(pending.drafts);
     }
-    PutRows(writer, request.rows);
+    PutRows(writer, request.rows, *layout_);
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0;
@@ -165,7 +181,7 @@ void Mirror::Serialize(std::string* out) const {
     writer.Put(released.key);
     writer.Put(released.step);
     writer.Bytes(released.name);
-    PutRows(writer, released.rows);
+    PutRows(writer, released.rows, *layout_);
   }
   writer.Put(open_step_);
   writer.Put(previous_step_);
@@ -192,7 +208,7 @@ bool Mirror::OwnersHoldTheirBlocks() const {
       for (int64_t column = 0; column < columns; ++column) {
         const int64_t block = BlockAt(request, group, column);
         if (InPool(group, block) && block != layout_->pools[group.pool].null_block &&
-            BlockOf(group, block).owner == request.key)
+            BlockOf(group, block).owner == request.key && IsClaimed(request, group, column))
           held[group.pool].insert(block);
       }
     }
@@ -266,12 +282,16 @@ step::Status Mirror::Restore(std::string_view bytes) {
       open -= pending.drafts;
     }
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
+    request.maybe_stale = layout_->forgets;  // looked at once more, at its next row
     // Claims are what the rows say: they are counted anew, not read.
     for (const geometry::Group& group : layout_->groups) {
       const int64_t columns = fresh.BoundBlocks(request, group);
       for (int64_t column = 0; column < columns; ++column) {
         const int64_t block = fresh.BlockAt(request, group, column);
-        if (!fresh.InPool(group, block) || block == layout_->pools[group.pool].null_block) continue;
+        if (!fresh.InPool(group, block) || block == layout_->pools[group.pool].null_block ||
+            !fresh.IsClaimed(request, group, column)) {
+          continue;
+        }
         ++fresh.TouchBlock(group, block).claims;
       }
     }

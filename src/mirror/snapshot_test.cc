@@ -50,9 +50,9 @@ void Live(Mirror* mirror, const geometry::Layout& layout, uint64_t seed, uint64_
       for (uint64_t i = 0; i < random() % 6; ++i) {
         const auto block = static_cast<int64_t>(1 + random() % 63);
         if (random() % 3 == 0) {
-          mirror->ClaimHit(group, block, step);
+          Mirror::ClaimHit(&mirror->TouchBlock(group, block), step);
         } else {
-          mirror->ClaimFresh(group, block, key, step);
+          Mirror::ClaimFresh(&mirror->TouchBlock(group, block), key, step);
         }
         mirror->Push(&mirror->at(index), group, block);
         if (random() % 8 == 0) mirror->Push(&mirror->at(index), group, -7);
@@ -194,7 +194,7 @@ TEST_P(Snapshot, ALaterVersionSaysSo) {
 TEST_P(Snapshot, AnOwnerWithoutTheBlockIsRefused) {
   const geometry::Group& group = layout_.groups[0];
   for (const uint64_t key : {1, 2}) mirror_.Admit(key, "r", 0, 1);
-  mirror_.ClaimFresh(group, 5, 1, 1);
+  Mirror::ClaimFresh(&mirror_.TouchBlock(group, 5), 1, 1);
   mirror_.Push(&mirror_.at(mirror_.Find(1)), group, 5);
   EXPECT_TRUE(other_.Restore(BytesOf(mirror_)).ok());
   for (const uint64_t owner : {2, 3}) {  // a live one with other blocks, and nobody

@@ -36,6 +36,10 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     mirror.Push(&request, group, block);
     return;
   }
+  if (group.Forgets() && !group.Needs(column, request.frontier.valid_low)) {
+    mirror.Push(&request, group, block);  // behind the window: nothing is read there
+    return;
+  }
   if (block == context.layout().PoolOf(group).null_block) {
     emit(kBlockNull);
     mirror.Push(&request, group, block);
@@ -43,20 +47,21 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   }
   // Only a block that somebody claims can stand in this row already, so that a row of fresh blocks
   // costs one look a block, and the row of a long shared prefix one stamp more.
-  if (mirror.BlockOf(group, block).claims > 0 && *stamp == 0)
-    *stamp = mirror.StampRow(request, group);
-  if (*stamp != 0 && mirror.Stamp(group, block) == *stamp) {
+  mirror::Block& b = mirror.TouchBlock(group, block);
+  if (b.claims > 0 && *stamp == 0) *stamp = mirror.StampRow(request, group);
+  if (*stamp != 0 && b.stamp == *stamp) {
     emit(kBlockRepeated);
-    mirror.ClaimHit(group, block,
-                    context.step);  // keeps the count of claims equal to the row entries
+    // Keeps the count of claims equal to the row entries.
+    mirror::Mirror::ClaimHit(&b, context.step);
   } else if (IsHit(request, group, column)) {
-    mirror.ClaimHit(group, block, context.step);
+    mirror::Mirror::ClaimHit(&b, context.step);
   } else {
-    JudgeFreshOwner(context, request, group, column, block);
-    mirror.ClaimFresh(group, block, request.key, context.step);
+    if (mirror::Mirror::EarlierClaims(b, context.step) > 0)
+      JudgeFreshOwner(context, request, group, column, block);
+    mirror::Mirror::ClaimFresh(&b, request.key, context.step);
   }
-  if (*stamp != 0) mirror.Stamp(group, block) = *stamp;
-  mirror.Push(&request, group, block);
+  if (*stamp != 0) b.stamp = *stamp;
+  mirror.Push(&request, group, block, context.step);
 }
 
 void Bind(Context& context, const kvguard_event& event, Request& request) {
@@ -118,6 +123,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
     case KVGUARD_EVENT_ROLLBACK: {
       const uint32_t index = mirror.Find(event.request);
       if (index == kNoRequest) return UnknownRequest(context, event.request, KVGUARD_ALL_GROUPS);
+      mirror.at(index).maybe_stale = true;
       mirror::Frontier& f = mirror.at(index).frontier;
       f.valid_low = std::max<int64_t>(0, f.valid_low - event.count);
       f.valid_high = std::max<int64_t>(0, f.valid_high - event.count);
@@ -200,6 +206,7 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
   if (row.num_computed < f.valid_low) {
     // A failed load takes computed tokens back; without a connector nothing that we know does.
     if (!context.layout().Has(KVGUARD_ENGINE_CONNECTOR)) emit(kCountBehind, f.valid_low);
+    request.maybe_stale = true;
     f = {row.num_computed, row.num_computed, row.num_computed};
     mirror::Mirror::Settle(&request);
   } else if (!async) {
@@ -208,6 +215,7 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
   } else {
     f.scheduler = row.num_computed;
   }
+  context.mirror->Expire(&request, context.step);
   SetStart(request, row.num_computed);
 }
 

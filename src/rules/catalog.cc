@@ -75,6 +75,9 @@ kvguard_rule kRules[] = {
     KVGUARD_RULE(kTwoWriters, OWNERSHIP, PROOF, "two-writers",
                  "Two requests are scheduled to write one block in one step. A suspicion where a "
                  "KV connector is in use."),
+    KVGUARD_RULE(kReadStale, LIFETIME, PROOF, "read-stale",
+                 "Attention reads a column whose block was handed to somebody else since it was "
+                 "bound."),
     KVGUARD_RULE(kFrontierMismatch, FRONTIER, PROOF, "frontier-mismatch",
                  "A row starts at another position than the request's computed tokens end."),
     KVGUARD_RULE(kCountAhead, FRONTIER, PROOF, "count-ahead",
@@ -124,6 +127,8 @@ int CausalRank(uint32_t code) {
       return 5;
     case KVGUARD_FAMILY_SLOT:
       return 6;
+    case KVGUARD_FAMILY_LIFETIME:
+      return 1;
     case KVGUARD_FAMILY_OWNERSHIP:
       return code == kForeignWrite ? 7 : 1;
     default:

@@ -39,6 +39,7 @@ enum Code : uint32_t {
   kBlockOwned = 601,
   kForeignWrite = 602,
   kTwoWriters = 603,
+  kReadStale = 701,
   kFrontierMismatch = 901,
   kCountAhead = 902,
   kPositionMismatch = 903,

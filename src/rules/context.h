@@ -110,7 +110,7 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
                           bool* lost);
 // Ownership of what this step's schedule writes, one request.
 void JudgeWriters(Context& context, const mirror::Request& request);
-// A fresh block of a request, before it is claimed.
+// A fresh block of a request that has claims from before, before it is claimed.
 void JudgeFreshOwner(Context& context, const mirror::Request& request, const geometry::Group& group,
                      int64_t column, int64_t block);
 
@@ -118,6 +118,7 @@ void JudgeFreshOwner(Context& context, const mirror::Request& request, const geo
 void JudgeRows(Context& context);       // step: rows against the schedule; fills context.rows
 void JudgeFrontiers(Context& context);  // frontier: first positions and runs of positions
 void JudgeLengths(Context& context);    // length
+void JudgeLifetimes(Context& context);  // lifetime
 void JudgeTable(Context& context, const step::GroupPlanView& group);
 void JudgeSlots(Context& context, const step::GroupPlanView& group);
 void JudgeForeignWrites(Context& context, const step::GroupPlanView& group, uint64_t row);

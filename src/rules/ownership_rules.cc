@@ -20,8 +20,11 @@ uint32_t OwnershipGrade(const Context& context) {
 
 void JudgeFreshOwner(Context& context, const mirror::Request& request, const Group& group,
                      int64_t column, int64_t block) {
-  const mirror::Block& b = context.mirror->BlockOf(group, block);
-  if (context.mirror->EarlierClaims(b, context.step) == 0) return;
+  if (context.layout().forgets) {
+    context.mirror->Lapse(group, block, context.step);
+    const mirror::Block& b = context.mirror->BlockOf(group, block);
+    if (mirror::Mirror::EarlierClaims(b, context.step) == 0) return;
+  }
   kvguard_finding& finding = Emit(context, kBlockOwned, OwnershipGrade(context));
   finding.request = request.key;
   finding.group = group.id;

@@ -22,14 +22,35 @@ uint32_t CodeFor(const geometry::Group& group, const geometry::Pool& pool, int64
   return kTableMismatch;
 }
 
+// The entries of a row that attention may read: [0, sink) and [first, end).
+struct Judged {
+  size_t sink = 0;
+  size_t first = 0;
+  size_t end = 0;
+
+  uint64_t size() const { return sink + end - first; }
+};
+
+Judged JudgedEntries(const Context& context, const geometry::Group& group, const RowState& row,
+                     size_t n) {
+  if (!group.Forgets()) return {0, 0, n};
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t start = row.start == KVGUARD_NONE ? request.start_high : row.start;
+  const auto per_block = static_cast<size_t>(group.EntriesPerBlock());
+  const size_t first = std::min(n, static_cast<size_t>(group.FirstNeededColumn(start)) * per_block);
+  const size_t sink = std::min(first, static_cast<size_t>(group.SinkColumns()) * per_block);
+  return {sink, first, n};
+}
+
 // One finding for each kind of wrong entry in the row, at its first column.
 void Diagnose(Context& context, uint64_t b, const geometry::Group& group, const step::Ints& shown,
-              const std::vector<int32_t>& bound, size_t first, size_t n) {
+              const std::vector<int32_t>& bound, const Judged& judged) {
   const geometry::Pool& pool = context.layout().PoolOf(group);
   for (const uint32_t code : {kTableMismatch, kTableNull, kTableOutOfRange}) {
-    size_t at = n;
+    size_t at = judged.end;
     uint64_t count = 0;
-    for (size_t j = first; j < n; ++j) {
+    for (size_t j = judged.sink > 0 ? 0 : judged.first; j < judged.end; ++j) {
+      if (j >= judged.sink && j < judged.first) continue;
       if (shown[j] == bound[j] || CodeFor(group, pool, shown[j]) != code) continue;
       if (count++ == 0) at = j;
     }
@@ -86,14 +107,17 @@ void JudgeTable(Context& context, const step::GroupPlanView& group) {
     // Columns that the engine itself does not count hold whatever was there: the count says it all.
     const size_t n = live < 0 ? 0 : std::min(width, static_cast<size_t>(live));
     const step::Ints shown = group.table.Row(b);
-    const size_t good = MatchEntries(shown, bound, 0, n);
-    if (good < n) Diagnose(context, b, *group.group, shown, bound, good, n);
+    const Judged entries = JudgedEntries(context, *group.group, row, n);
+    if (MatchEntries(shown, bound, entries.first, n) < n - entries.first ||
+        MatchEntries(shown, bound, 0, entries.sink) < entries.sink) {
+      Diagnose(context, b, *group.group, shown, bound, entries);
+    }
     if (live != static_cast<int64_t>(bound.size())) {
       kvguard_finding& finding = EmitRow(context, kTableColumnsMismatch, b, id);
       finding.pos = static_cast<int64_t>(n);
       SetValues(finding, static_cast<int64_t>(bound.size()), live);
     }
-    judged += n;
+    judged += entries.size();
   }
   if ((group.group->flags & KVGUARD_GROUP_PAD_ROWS_NULL) != 0) JudgePaddedRows(context, group);
   context.counters->entries += judged;

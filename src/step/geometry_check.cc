@@ -51,9 +51,23 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
   if (group.encoding < KVGUARD_READ_TABLE || group.encoding > KVGUARD_READ_STATE) {
     return Malformed("groups[%zu]: encoding %u does not exist", i, group.encoding);
   }
-  if (group.kind != KVGUARD_GROUP_FULL) {
+  const bool forgets = group.kind == KVGUARD_GROUP_WINDOW || group.kind == KVGUARD_GROUP_CHUNKED;
+  if (group.kind != KVGUARD_GROUP_FULL && !forgets) {
     return Unsupported("cannot judge: group %zu is of kind %s, which this version has no rules for",
                        i, kvguard_name("group_kind", group.kind));
+  }
+  if (forgets && (group.window == 0 || group.window > kMostCount)) {
+    return Malformed("groups[%zu]: window is %u; a group of kind %s needs one below 2^31", i,
+                     group.window, kvguard_name("group_kind", group.kind));
+  }
+  const bool windowed = group.kind == KVGUARD_GROUP_WINDOW;
+  if (!windowed && (group.sink != 0 || group.retained != 0)) {
+    return Malformed("groups[%zu]: sink %u and retained %u belong to sliding windows alone", i,
+                     group.sink, group.retained);
+  }
+  if (group.sink > kMostCount || group.retained > kMostCount) {
+    return Malformed("groups[%zu]: sink %u and retained %u are not plausible", i, group.sink,
+                     group.retained);
   }
   if (group.encoding != KVGUARD_READ_TABLE) {
     return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
@@ -94,6 +108,11 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
   out->kernel_block_size = group.kernel_block_size;
   out->kernel_per_block = group.block_size / group.kernel_block_size;
   out->max_columns = static_cast<int64_t>(group.max_columns);
+  if (forgets) out->window = group.window;
+  if (windowed) {
+    out->sink = group.sink;
+    out->retained = group.retained;
+  }
   const geometry::Pool& pool = layout.pools[group.pool];
   out->num_slots = pool.num_blocks * out->block_size;
   if (pool.num_blocks * out->EntriesPerBlock() > static_cast<int64_t>(kMostPoolBlocks)) {
@@ -140,6 +159,9 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   for (size_t i = 0; i < groups.size(); ++i) {
     if (Status s = CheckGroup(groups[i], i, *layout, &layout->groups.emplace_back()); !s.ok())
       return s;
+  }
+  for (const geometry::Group& group : layout->groups) {
+    layout->forgets = layout->forgets || group.Forgets();
   }
   layout->flags = in.flags;
   layout->max_rows = static_cast<int64_t>(in.max_rows);

@@ -89,7 +89,10 @@ const Spoilt kSpoilt[] = {
     {"group kind 0", kBad, [](Engine& e) { e.groups[1].kind = 0; }},
     {"group kind 8", kBad, [](Engine& e) { e.groups[1].kind = 8; }},
     {"a ring", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_RING; }},
-    {"a window", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_WINDOW; }},
+    {"a window of nothing", kBad, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_WINDOW; }},
+    {"a chunk of nothing", kBad, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_CHUNKED; }},
+    {"a sink without a window", kBad, [](Engine& e) { e.groups[1].sink = 4; }},
+    {"tokens retained without a window", kBad, [](Engine& e) { e.groups[1].retained = 4; }},
     {"a state", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_STATE; }},
     {"block size 0", kBad, [](Engine& e) { e.groups[1].block_size = 0; }},
     {"kernel block size 0", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 0; }},
@@ -157,10 +160,10 @@ TEST(CheckGeometry, EverySpoiltFieldIsNamed) {
 
 TEST(CheckGeometry, WhatHasNoRulesSaysSoByName) {
   Engine engine;
-  engine.groups[1].kind = KVGUARD_GROUP_WINDOW;
+  engine.groups[1].kind = KVGUARD_GROUP_RING;
   geometry::Layout layout;
   std::vector<std::string> gaps;
-  EXPECT_NE(engine.Check(&layout, &gaps).text().find("kind window"), std::string::npos);
+  EXPECT_NE(engine.Check(&layout, &gaps).text().find("kind ring"), std::string::npos);
 }
 
 }  // namespace

@@ -70,6 +70,25 @@ ScenarioOptions Drafts(uint32_t flags = 0) {
   return options;
 }
 
+// A sliding window of 8 tokens: at position 16 it has left columns 0 and 1 behind.
+ScenarioOptions Window8() {
+  ScenarioOptions options;
+  options.engine_flags |= KVGUARD_ENGINE_CONNECTOR;
+  options.groups[0].kind = KVGUARD_GROUP_WINDOW;
+  options.groups[0].window = 8;
+  return options;
+}
+
+// 17 tokens of a are computed in blocks 1 to 5, b gets `blocks`, and a's count goes back to 8.
+Run Reread(std::vector<int64_t> blocks) {
+  return [=](Scenario& s) {
+    s.Admit("a", {{1, 2, 3, 4, 5}}).Schedule("a", 16).Step();
+    s.Schedule("a", 1).Admit("b", {blocks}).Schedule("b", 1).Step();
+    s.Computed("a") = 8;
+    s.Schedule("a", 1, 0, 8).Step();
+  };
+}
+
 const std::vector<Planted>& All() {
   static const std::vector<Planted> all = {
       {rules::kRowUnknown, "a row of a request that waits",
@@ -193,6 +212,8 @@ const std::vector<Planted>& All() {
          s.Admit("a", {{1, 2}}).Schedule("a", 6);
          s.Admit("b", {{1, 3}}, 4).Schedule("b", 2).Step();
        }},
+      {rules::kReadStale, "the count goes back to where the window's columns were given away",
+       Reread({2}), "it goes back, and nobody has got them", Reread({9}), 0, Window8()},
       {rules::kFrontierMismatch, "a row starts one token early", Then([](Scenario& s) {
          s.Computed("a") = 3;
          s.Schedule("a", 1, 0, 4).Step();

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family lifetime: what a row reads must still be what was bound for it. Windows are judged when
+// they are read, with the worker's frontier: what an engine releases inside a live request is not
+// in the stream.
+#include <algorithm>
+
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+// True if nothing was stale.
+bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
+  const RowState& row = (*context.rows)[b];
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t end = std::min(context.mirror->BoundBlocks(request, group),
+                               geometry::BlocksFor(row.start, group.block_size));
+  const int64_t first = group.FirstNeededColumn(row.start);
+  kvguard_finding* finding = nullptr;
+  for (int64_t column = first > 0 && group.sink == 0 ? first : 0; column < end; ++column) {
+    if (!group.Needs(column, row.start) || context.mirror->HoldsItsBlock(request, group, column))
+      continue;
+    if (finding != nullptr) {
+      ++finding->count;
+      continue;
+    }
+    finding = &EmitRow(context, kReadStale, b, group.id);
+    finding->pos = column * group.block_size;
+    if (column >= group.SinkColumns())
+      finding->pos = std::max(finding->pos, group.FirstNeeded(row.start));
+    const int64_t block = context.mirror->BlockAt(request, group, column);
+    SetValues(*finding, KVGUARD_NONE, block);
+    SetVictim(context, *finding, group, block, request.key);
+  }
+  return finding == nullptr;
+}
+
+}  // namespace
+
+void JudgeLifetimes(Context& context) {
+  if (!context.layout().forgets) return;
+  const step::PlanView& plan = *context.plan;
+  uint64_t judged = 0;
+  for (uint64_t b = 0; b < plan.num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest || !row.tokens_usable || row.num_tokens == 0 ||
+        row.start == KVGUARD_NONE) {
+      continue;
+    }
+    ++judged;
+    mirror::Request& request = context.mirror->at(row.request);
+    if (!request.maybe_stale) continue;
+    bool good = true;
+    for (const geometry::Group& group : context.layout().groups) {
+      if (group.Forgets()) good = JudgeRow(context, group, b) && good;
+    }
+    // From a known start on, windows only move forward.
+    if (good && request.start != KVGUARD_NONE) request.maybe_stale = false;
+  }
+  context.coverage->Add(KVGUARD_ALL_GROUPS, plan.pass, plan.stage, KVGUARD_FAMILY_LIFETIME, judged);
+}
+
+}  // namespace kvguard::rules
