@@ -427,6 +427,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((shape & 32) != 0) options.null_block = KVGUARD_NONE;
   if ((shape & 64) != 0) options.pad_slot = 3;
   options.latch = shape >> 7;
+  const uint8_t forgets = in.Byte();
+  for (size_t g = 0; g < options.groups.size(); ++g) {
+    if ((forgets >> g & 1) == 0) continue;
+    options.groups[g].kind = (forgets & 4) != 0 ? KVGUARD_GROUP_CHUNKED : KVGUARD_GROUP_WINDOW;
+    options.groups[g].window = 1u + (forgets >> 4);
+    if ((forgets & 12) == 8) options.groups[g].sink = options.groups[g].retained = 3;
+  }
   Life(in, options).Run();
   return 0;
 }

@@ -290,6 +290,10 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
                       step_open ? "another step is open" : "no step is open");
   }
   ++plans_;
+  const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
+  if (!dummy && final) {
+    for (const auto& group : plan_view_.groups) final_known_[group.group->id] = 1;
+  }
   if (!dummy && (lost_ || step_unjudged_)) return {};
   Context context = MakeContext(record.step);
   context.plan = &plan_view_;
@@ -305,14 +309,10 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeFrontiers(context);
   kvguard::rules::JudgeLifetimes(context);
   kvguard::rules::JudgeLengths(context);
-  const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
   for (const auto& group : plan_view_.groups) {
     kvguard::rules::JudgeSlots(context, group);
     uint8_t& seen = planned_[group.group->id];
-    if (final) {
-      seen |= kFinalSeen;
-      final_known_[group.group->id] = 1;
-    }
+    if (final) seen |= kFinalSeen;
     if (group.table.present()) seen |= kTableSeen;
     if (group.slots.present()) seen |= kSlotsSeen;
   }

@@ -63,8 +63,7 @@ void Mirror::Release(uint32_t index, uint64_t step) {
   for (const geometry::Group& group : layout_->groups) {
     const int64_t columns = BoundBlocks(request, group);
     for (int64_t column = 0; column < columns; ++column) {
-      if (IsClaimed(request, group, column))
-        Unclaim(group, BlockAt(request, group, column), request.key, step);
+      GiveBack(request, group, column, step);
     }
   }
   map_.Erase(request.key);
@@ -97,8 +96,7 @@ void Mirror::ExpireWindows(Request* request, uint64_t step) {
     const int64_t end = std::min(group.FirstNeededColumn(request->frontier.valid_low),
                                  static_cast<int64_t>(row.claimed_in.size()));
     for (int64_t column = std::max(row.expired, group.SinkColumns()); column < end; ++column) {
-      if (IsClaimed(*request, group, column))
-        Unclaim(group, BlockAt(*request, group, column), request->key, step);
+      GiveBack(*request, group, column, step);
     }
     row.expired = std::max(row.expired, end);
   }
@@ -109,16 +107,14 @@ void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
     if (request.key == 0) continue;
     for (const geometry::Group& other : layout_->groups) {
       if (other.pool != group.pool || !other.Forgets()) continue;
-      const int64_t end = std::min(other.FirstNeededColumn(request.frontier.valid_high),
-                                   BoundBlocks(request, other));
+      const int64_t end = BoundBlocks(request, other);
       for (int64_t column = 0; column < end; ++column) {
-        if (BlockAt(request, other, column) != block || !IsClaimed(request, other, column) ||
-            other.Needs(column, request.frontier.valid_high)) {
+        if (BlockAt(request, other, column) != block || !IsClaimed(request, other, column))
           continue;
-        }
-        Unclaim(other, block, request.key, step);
-        request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kNoClaim;
         request.maybe_stale = true;
+        if (other.Needs(column, request.frontier.valid_high)) continue;
+        GiveBack(request, other, column, step);
+        request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kNoClaim;
       }
     }
   }
@@ -137,8 +133,7 @@ void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t co
                       uint64_t step) {
   const int64_t bound = BoundBlocks(*request, group);
   for (int64_t column = columns; column < bound; ++column) {
-    if (IsClaimed(*request, group, column))
-      Unclaim(group, BlockAt(*request, group, column), request->key, step);
+    GiveBack(*request, group, column, step);
   }
   if (columns < bound) {
     Row& row = request->rows[group.id];
@@ -165,13 +160,18 @@ uint64_t Mirror::StampRow(const Request& request, const geometry::Group& group) 
   return stamp_;
 }
 
-void Mirror::Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step) {
+void Mirror::GiveBack(const Request& request, const geometry::Group& group, int64_t column,
+                      uint64_t step) {
+  if (!IsClaimed(request, group, column)) return;
+  const int64_t block = BlockAt(request, group, column);
   if (!InPool(group, block) || block == layout_->pools[group.pool].null_block) return;
   Block& b = TouchBlock(group, block);
   if (b.claims > 0) --b.claims;
-  b.hit_claims = std::min(b.hit_claims, b.claims);
-  if (b.owner == key) {
-    b.last_owner = key;
+  const Row& row = request.rows[group.id];
+  const bool hit = row.hit_step == step && column >= row.hit_first && column < row.hit_end;
+  if (hit && b.hit_step == step && b.hit_claims > 0) --b.hit_claims;
+  if (b.owner == request.key) {
+    b.last_owner = request.key;
     b.released_step = step;
     b.owner = 0;
   }
@@ -229,8 +229,11 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     f.scheduler +=
         request
             .num_tokens;  // an asynchronous scheduler counts rejected drafts until it hears of them
-    if (!abandoned && !known && request.num_drafts > 0)
+    if (abandoned) {
+      AddSettled(&request, {step, request.num_tokens});
+    } else if (!known && request.num_drafts > 0) {
       request.pending.push_back({step, request.num_drafts});
+    }
     if (forgets) ExpireWindows(&request, step);
   }
   open_ = false;
@@ -255,7 +258,23 @@ bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t*
     Expire(request, step);
     return true;
   }
-  return rejected == 0 || step <= request->settled_step;
+  for (auto it = request->settled.begin(); it != request->settled.end(); ++it) {
+    if (it->step != step) continue;
+    *drafts = it->drafts;
+    if (rejected > it->drafts) return false;
+    request->settled.erase(it);
+    return true;
+  }
+  return rejected == 0 || step <= request->forgotten_step;
+}
+
+void Mirror::AddSettled(Request* request, const PendingOutcome& outcome) {
+  constexpr size_t kMostSettled = 16;  // more than any engine has steps in flight
+  if (request->settled.size() == kMostSettled) {
+    request->forgotten_step = request->settled.front().step;
+    request->settled.erase(request->settled.begin());
+  }
+  request->settled.push_back(outcome);
 }
 
 void Mirror::AddReleased(Released released) {

@@ -23,6 +23,10 @@ inline constexpr uint64_t kNoClaim = UINT64_MAX;
 // A request's row in one group: entries in the table's own unit, as a right table must show them.
 struct Row {
   std::vector<int32_t> entries;
+  // Columns [hit_first, hit_end) were claimed as prefix hits in step hit_step.
+  uint64_t hit_step = 0;
+  int64_t hit_first = 0;
+  int64_t hit_end = 0;
   // Groups that forget, by column: the step that the block was claimed in, or kNoClaim.
   std::vector<uint64_t> claimed_in;
   int64_t expired = 0;       // ... columns before this one, sinks aside, are claimed no more
@@ -50,9 +54,11 @@ struct Request {
   Frontier frontier;
   // Steps with drafts whose outcome is not known, oldest first.
   std::vector<PendingOutcome> pending;
-  // Drafts of steps up to this one were settled by the scheduler's count: their outcome may still
-  // arrive, says nothing new and moves nothing.
-  uint64_t settled_step = 0;
+  // Steps whose drafts were settled by the scheduler's count, oldest first: their outcome may still
+  // arrive, says nothing new and moves nothing. Of steps up to forgotten_step it is not known any
+  // more.
+  std::vector<PendingOutcome> settled;
+  uint64_t forgotten_step = 0;
   uint64_t admitted_step = 0;
   // This step's schedule, valid where Mirror::IsScheduled.
   uint64_t scheduled_serial = 0;
@@ -64,7 +70,8 @@ struct Request {
   int64_t num_drafts = 0;
   int64_t rejected = KVGUARD_NONE;  // of num_drafts, once an outcome inside the step said so
   uint64_t seen_plan = 0;           // serial of the last plan that had a row for it: finds doubles
-  // A column that a window of it may still need has been given away, or the count has gone back.
+  // Some column that a window of it needs may not hold its block: one was given away or is null, or
+  // the count has gone back. Where this is not set, none is stale.
   bool maybe_stale = false;
 };
 
@@ -138,8 +145,8 @@ class Mirror {
   void Expire(Request* request, uint64_t step) {
     if (layout_->forgets) ExpireWindows(request, step);
   }
-  // Ends the claims to this block of columns that are needed only while drafts may turn out
-  // rejected.
+  // The block is about to be bound as fresh: ends the claims of columns that are needed only while
+  // drafts may turn out rejected, and marks every row whose window has claimed it.
   void Lapse(const geometry::Group& group, int64_t block, uint64_t step);
   // Whether a column that is needed holds what it held when it was bound.
   bool HoldsItsBlock(const Request& request, const geometry::Group& group, int64_t column) const;
@@ -223,9 +230,10 @@ class Mirror {
   // The frontier is known by other means: outcomes that are still open have no say in it.
   static void Settle(Request* request) {
     if (request->pending.empty()) return;
-    request->settled_step = request->pending.back().step;
+    for (const PendingOutcome& pending : request->pending) AddSettled(request, pending);
     request->pending.clear();
   }
+  static void AddSettled(Request* request, const PendingOutcome& outcome);
 
   // --- history (explanations only) ---
   const std::vector<ExecutedRow>& previous_rows() const { return previous_; }
@@ -243,7 +251,9 @@ class Mirror {
  private:
   void ExpireWindows(Request* request, uint64_t step);
   bool OwnersHoldTheirBlocks() const;
-  void Unclaim(const geometry::Group& group, int64_t block, uint64_t key, uint64_t step);
+  // Ends the claim of a bound column, if it is one.
+  void GiveBack(const Request& request, const geometry::Group& group, int64_t column,
+                uint64_t step);
   void AddReleased(Released released);
   void TrimHistory(uint64_t step);
 

@@ -12,7 +12,7 @@ namespace kvguard::mirror {
 namespace {
 
 constexpr char kMagic[4] = {'K', 'V', 'G', 'S'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 uint64_t Fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -152,11 +152,16 @@ void Mirror::Serialize(std::string* out) const {
     writer.Put(request.frontier.valid_high);
     writer.Put(request.frontier.scheduler);
     writer.Put(request.admitted_step);
-    writer.Put(request.settled_step);
+    writer.Put(request.forgotten_step);
     writer.Put(static_cast<uint32_t>(request.pending.size()));
     for (const PendingOutcome& pending : request.pending) {
       writer.Put(pending.step);
       writer.Put(pending.drafts);
+    }
+    writer.Put(static_cast<uint32_t>(request.settled.size()));
+    for (const PendingOutcome& settled : request.settled) {
+      writer.Put(settled.step);
+      writer.Put(settled.drafts);
     }
     PutRows(writer, request.rows, *layout_);
   }
@@ -240,7 +245,12 @@ step::Status Mirror::Restore(std::string_view bytes) {
                         "snapshot: written by a later kvguard; update this one");
   }
   const std::string_view payload = bytes.substr(kHeader);
-  if (version != kVersion || Fnv1a(payload) != hash) return damaged();
+  if (version < kVersion) {
+    return step::Status(KVGUARD_ERROR_VERSION,
+                        "snapshot: of an earlier kvguard, which this one does not read; take it "
+                        "again, or replay from the beginning");
+  }
+  if (Fnv1a(payload) != hash) return damaged();
 
   Reader reader(payload);
   uint64_t fingerprint = 0;
@@ -263,7 +273,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
     uint32_t num_pending = 0;
     if (!reader.Get(&request.frontier.valid_low) || !reader.Get(&request.frontier.valid_high) ||
         !reader.Get(&request.frontier.scheduler) || !reader.Get(&request.admitted_step) ||
-        !reader.Get(&request.settled_step) || !reader.Count(&num_pending, 16)) {
+        !reader.Get(&request.forgotten_step) || !reader.Count(&num_pending, 16)) {
       return damaged();
     }
     constexpr int64_t kMost = int64_t{1} << 41;
@@ -280,6 +290,13 @@ step::Status Mirror::Restore(std::string_view bytes) {
         return damaged();
       }
       open -= pending.drafts;
+    }
+    uint32_t num_settled = 0;
+    if (!reader.Count(&num_settled, 16)) return damaged();
+    request.settled.resize(num_settled);
+    for (PendingOutcome& settled : request.settled) {
+      if (!reader.Get(&settled.step) || !reader.Get(&settled.drafts) || settled.drafts < 0)
+        return damaged();
     }
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
     request.maybe_stale = layout_->forgets;  // looked at once more, at its next row

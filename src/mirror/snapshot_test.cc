@@ -182,12 +182,12 @@ TEST_P(Snapshot, AnotherGeometryIsRefused) {
   EXPECT_NE(status.text().find("geometry"), std::string::npos);
 }
 
-TEST_P(Snapshot, ALaterVersionSaysSo) {
+TEST_P(Snapshot, AnotherVersionSaysSo) {
   std::string bytes = BytesOf(mirror_);
   bytes[4] = 99;
   EXPECT_EQ(other_.Restore(bytes).code(), KVGUARD_ERROR_VERSION);
   bytes[4] = 0;
-  EXPECT_EQ(other_.Restore(bytes).code(), KVGUARD_ERROR_FORMAT);
+  EXPECT_EQ(other_.Restore(bytes).code(), KVGUARD_ERROR_VERSION);
   EXPECT_EQ(other_.Restore("not a snapshot at all").code(), KVGUARD_ERROR_FORMAT);
 }
 

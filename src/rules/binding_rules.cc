@@ -42,6 +42,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   }
   if (block == context.layout().PoolOf(group).null_block) {
     emit(kBlockNull);
+    request.maybe_stale = true;
     mirror.Push(&request, group, block);
     return;
   }
@@ -51,10 +52,15 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   if (b.claims > 0 && *stamp == 0) *stamp = mirror.StampRow(request, group);
   if (*stamp != 0 && b.stamp == *stamp) {
     emit(kBlockRepeated);
-    // Keeps the count of claims equal to the row entries.
-    mirror::Mirror::ClaimHit(&b, context.step);
+    ++b.claims;  // keeps the count of claims equal to the row entries
   } else if (IsHit(request, group, column)) {
     mirror::Mirror::ClaimHit(&b, context.step);
+    mirror::Row& row = request.rows[group.id];
+    if (row.hit_step != context.step || row.hit_first == row.hit_end) {
+      row.hit_step = context.step;
+      row.hit_first = column;
+    }
+    row.hit_end = column + 1;
   } else {
     if (mirror::Mirror::EarlierClaims(b, context.step) > 0)
       JudgeFreshOwner(context, request, group, column, block);

@@ -9,17 +9,21 @@
 namespace kvguard::rules {
 namespace {
 
-// True if nothing was stale.
+// True if nothing was stale, and nothing can be in a later step unless something happens to the
+// row.
 bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
   const RowState& row = (*context.rows)[b];
   const mirror::Request& request = context.mirror->at(row.request);
-  const int64_t end = std::min(context.mirror->BoundBlocks(request, group),
-                               geometry::BlocksFor(row.start, group.block_size));
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  const int64_t end = geometry::BlocksFor(row.start, group.block_size);  // of what is read
   const int64_t first = group.FirstNeededColumn(row.start);
   kvguard_finding* finding = nullptr;
-  for (int64_t column = first > 0 && group.sink == 0 ? first : 0; column < end; ++column) {
+  bool good = first >= request.rows[group.id].expired;
+  for (int64_t column = group.sink == 0 ? first : 0; column < bound; ++column) {
     if (!group.Needs(column, row.start) || context.mirror->HoldsItsBlock(request, group, column))
       continue;
+    good = false;
+    if (column >= end) continue;
     if (finding != nullptr) {
       ++finding->count;
       continue;
@@ -32,7 +36,7 @@ bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
     SetValues(*finding, KVGUARD_NONE, block);
     SetVictim(context, *finding, group, block, request.key);
   }
-  return finding == nullptr;
+  return good;
 }
 
 }  // namespace

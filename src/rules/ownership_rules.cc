@@ -72,10 +72,13 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
   kvguard_finding* finding = nullptr;
   for (int64_t i = 0; i < row.num_tokens && victims <= kMostVictims; ++i) {
     const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
-    if (slot < 0 || slot >= group.num_slots) continue;
-    const int64_t block = group.BlockOfSlot(slot);
+    const bool real = slot >= 0 && slot < group.num_slots;
+    const int64_t block = real ? group.BlockOfSlot(slot) : KVGUARD_NONE;
+    if (!real || block == null_block) {
+      previous_block = KVGUARD_NONE;  // ends a run
+      continue;
+    }
     const int64_t offset = slot % group.block_size;
-    if (block == null_block) continue;
     if (block != previous_block) {
       previous_block = block;
       finding = nullptr;

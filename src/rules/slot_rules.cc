@@ -50,9 +50,7 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
     if (column >= bound) return false;
     const int64_t n = std::min(block_size - offset, row.num_tokens - i);
     const int64_t block = context.mirror->BlockAt(request, group, column);
-    // An id that no table can hold was a finding when it was bound; there is no slot to expect for
-    // it.
-    if (block >= 0) {
+    if (block >= 0) {  // else ExpectedSlot gives kNotJudged
       const auto first = row.first_token + static_cast<uint64_t>(i);
       if (MatchSlots(slots, first, static_cast<size_t>(n), block * block_size + offset) !=
           static_cast<size_t>(n)) {
@@ -64,13 +62,16 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
   return true;
 }
 
-// The slot that a position has, or KVGUARD_NONE where nothing is bound for it.
+// An id that no table can hold was a finding when it was bound; there is no slot to expect for it.
+constexpr int64_t kNotJudged = -2;
+
+// The slot that a position has, or KVGUARD_NONE where nothing is bound for it, or kNotJudged.
 int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
                      int64_t position) {
   const int64_t column = position / group.block_size;
   if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
   const int64_t block = context.mirror->BlockAt(request, group, column);
-  return block < 0 ? KVGUARD_NONE : geometry::SlotOf(block, position, group.block_size);
+  return block < 0 ? kNotJudged : geometry::SlotOf(block, position, group.block_size);
 }
 
 uint32_t CodeFor(const Context& context, const Group& group, int64_t slot) {
@@ -89,7 +90,8 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
     for (int64_t i = 0; i < row.num_tokens; ++i) {
       const int64_t expected = ExpectedSlot(context, request, group, row.start + i);
       const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
-      if (expected == observed || CodeFor(context, group, observed) != code) continue;
+      if (expected == kNotJudged || (expected == observed && expected != KVGUARD_NONE)) continue;
+      if (CodeFor(context, group, observed) != code) continue;
       if (finding == nullptr) {
         finding = &EmitRow(context, code, b, group.id);
         finding->pos = row.start + i;
