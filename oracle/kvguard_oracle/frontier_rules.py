@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a row starts and how its positions rise (0901, 0903). judging.md, PLAN, Frontier."""
+
+from __future__ import annotations
+
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.records import Plan
+from kvguard_oracle.view import KnownRow, View
+
+FRONTIER_MISMATCH = 901
+POSITION_MISMATCH = 903
+
+
+def judge_frontier(view: View) -> tuple[list[Finding], int]:
+    """The findings and how many starts were taken from the plan (assumptions)."""
+    findings: list[Finding] = []
+    assumptions = 0
+    for row in view.rows:
+        if not row.has_tokens():
+            continue
+        if row.start is None:
+            row.start = taken_start(view.plan, row)
+            assumptions += 1
+        findings += judge_row(view, row)
+    return findings, assumptions
+
+
+def taken_start(plan: Plan, row: KnownRow) -> int:
+    """The plan's own start, clamped into what is possible. It is never learned from."""
+    assert row.tokens is not None
+    assert plan.seq_lens is not None
+    if plan.positions is not None:
+        start = plan.positions[row.tokens[0]]
+    else:
+        start = max(plan.seq_lens[row.index], 0) - len(row.tokens)
+    return min(max(start, row.scheduled.start_low), row.scheduled.start_high)
+
+
+def judge_row(view: View, row: KnownRow) -> list[Finding]:
+    assert row.tokens is not None
+    assert row.start is not None
+    findings = []
+    plan = view.plan
+    mismatch = False
+    if plan.positions is not None:
+        positions = [plan.positions[token] for token in row.tokens]
+        if positions[0] != row.start:
+            mismatch = True
+            findings.append(view.finding(FRONTIER_MISMATCH, row, row.start))
+        for i, position in enumerate(positions):
+            if position != positions[0] + i:
+                findings.append(view.finding(POSITION_MISMATCH, row, positions[0] + i))
+                break
+    told = plan.num_computed[row.index] if plan.num_computed is not None else row.start
+    if told != row.start and not mismatch:
+        findings.append(view.finding(FRONTIER_MISMATCH, row, row.start))
+    return findings

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine is, and the address of a token.
+
+Everything that docs/judging.md does not define yet is refused here by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvguard_oracle.errors import UnreadableError, UnsupportedError
+from kvguard_oracle.records import Line, number, objects, text
+
+# kvguard.h, engine flags
+ENGINE_ASYNC = 1 << 0
+ENGINE_CONNECTOR = 1 << 1
+# PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules so far
+ENGINE_FLAGS = 0b11111
+
+# kvguard.h, group flags
+GROUP_REPLICATED = 1 << 0
+GROUP_PAD_ROWS_NULL = 1 << 2
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Pool:
+    index: int
+    num_blocks: int
+    null_block: int
+
+    def has_null_block(self) -> bool:
+        return self.null_block != NONE
+
+    def is_null(self, block: int) -> bool:
+        return self.has_null_block() and block == self.null_block
+
+    def in_range(self, block: int) -> bool:
+        return 0 <= block < self.num_blocks
+
+
+@dataclass(frozen=True)
+class Group:
+    index: int
+    pool: Pool
+    flags: int
+    # "block" or "kernel_block": what one entry of a table counts
+    table_unit: str
+    block_size: int
+    kernel_block_size: int
+    max_columns: int
+
+    def entries_per_block(self) -> int:
+        """m (judging.md, Table): how many table entries show one bound block."""
+        if self.table_unit == "block":
+            return 1
+        return self.block_size // self.kernel_block_size
+
+    def column_of(self, position: int) -> int:
+        return position // self.block_size
+
+    def slot_in(self, block: int, position: int) -> int:
+        """judging.md, Slot; mrv2.md 3.1: B[p / bs] * bs + p % bs."""
+        return block * self.block_size + position % self.block_size
+
+    def block_of_slot(self, slot: int) -> int:
+        return slot // self.block_size
+
+    def slot_in_range(self, slot: int) -> bool:
+        return 0 <= slot < self.pool.num_blocks * self.block_size
+
+    def pad_rows_null(self) -> bool:
+        return bool(self.flags & GROUP_PAD_ROWS_NULL)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    flags: int
+    groups: list[Group]
+    max_rows: int
+    max_tokens: int
+    max_model_len: int
+    max_drafts: int
+    pad_slot: int
+
+    def is_async(self) -> bool:
+        return bool(self.flags & ENGINE_ASYNC)
+
+    def has_connector(self) -> bool:
+        return bool(self.flags & ENGINE_CONNECTOR)
+
+    def groups_of_pool(self, pool: Pool) -> list[Group]:
+        return [group for group in self.groups if group.pool.index == pool.index]
+
+
+def refuse(what: str) -> None:
+    raise UnsupportedError(f"docs/judging.md does not define {what}")
+
+
+def read_pool(line: Line, index: int) -> Pool:
+    if number(line, "id") != index:
+        raise UnreadableError(f"pool {index} has another id")
+    if text(line, "kind") != "pages":
+        refuse(f"a pool of {text(line, 'kind')}")
+    if text(line, "memory") != "device":
+        refuse("attention groups on a host pool")
+    return Pool(index, number(line, "num_blocks"), number(line, "null_block"))
+
+
+def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
+    if number(line, "id") != index:
+        raise UnreadableError(f"group {index} has another id")
+    if text(line, "kind") != "full":
+        refuse(f"a group of kind {text(line, 'kind')}")
+    if text(line, "placement") != "assigned":
+        refuse(f"placement {text(line, 'placement')}")
+    if text(line, "encoding") != "table":
+        refuse(f"reads encoded as {text(line, 'encoding')}")
+    unit = text(line, "table_unit").replace("-", "_")
+    if unit not in ("block", "kernel_block"):
+        refuse(f"tables that count {unit}")
+    formula = [number(line, name) for name in ("index_scale", "token_stride", "slot_base")]
+    if formula != [1, 1, 0]:
+        refuse("slots of a block that are not consecutive")
+    if not 0 <= number(line, "pool") < len(pools):
+        raise UnreadableError(f"group {index} names a pool that is not there")
+    flags = number(line, "flags")
+    # REPLICATED says nothing on one context-parallel rank
+    if flags & ~(GROUP_REPLICATED | GROUP_PAD_ROWS_NULL):
+        refuse(f"the group flags {flags}")
+    group = Group(
+        index=index,
+        pool=pools[number(line, "pool")],
+        flags=flags,
+        table_unit=unit,
+        block_size=number(line, "block_size"),
+        kernel_block_size=number(line, "kernel_block_size"),
+        max_columns=number(line, "max_columns"),
+    )
+    check_sizes(group)
+    return group
+
+
+def check_sizes(group: Group) -> None:
+    if group.block_size < 1 or group.kernel_block_size < 1:
+        raise UnreadableError(f"group {group.index} has blocks without tokens")
+    if group.block_size % group.kernel_block_size != 0:
+        raise UnreadableError(f"group {group.index}: kernel_block_size does not divide block_size")
+    if group.pad_rows_null() and not group.pool.has_null_block():
+        refuse("null padding rows in a pool without a null block")
+
+
+def check_no_aliasing(lines: list[Line]) -> None:
+    """Pools with overlapping bytes would share owners; judging.md knows shared ids only."""
+    spans = []
+    for line in lines:
+        base, stride = number(line, "byte_base"), number(line, "byte_stride")
+        if stride == 0:
+            continue
+        spans.append((number(line, "arena"), base, base + stride * number(line, "num_blocks")))
+    for i, (arena, first, end) in enumerate(spans):
+        for other_arena, other_first, other_end in spans[i + 1 :]:
+            if arena == other_arena and first < other_end and other_first < end:
+                refuse("pools whose bytes overlap")
+
+
+def read_geometry(line: Line) -> Geometry:
+    if text(line, "record") != "geometry":
+        raise UnreadableError("the first line is not the geometry")
+    if line.get("incident"):
+        refuse("a stream that starts from a snapshot")
+    if number(line, "dcp_size") > 1 or number(line, "pcp_size") > 1:
+        refuse("context parallelism")
+    if number(line, "flags") & ~ENGINE_FLAGS:
+        refuse(f"the engine flags {number(line, 'flags')}")
+    pool_lines = objects(line, "pools")
+    pools = [read_pool(pool, index) for index, pool in enumerate(pool_lines)]
+    check_no_aliasing(pool_lines)
+    groups = [
+        read_group(group, index, pools) for index, group in enumerate(objects(line, "groups"))
+    ]
+    return Geometry(
+        flags=number(line, "flags"),
+        groups=groups,
+        max_rows=number(line, "max_rows"),
+        max_tokens=number(line, "max_tokens"),
+        max_model_len=number(line, "max_model_len"),
+        max_drafts=number(line, "max_drafts"),
+        pad_slot=number(line, "pad_slot"),
+    )

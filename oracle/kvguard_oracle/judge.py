@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold: (account, record) -> (account', findings), and what it all comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kvguard_oracle.account import Account, OpenStep
+from kvguard_oracle.binding import apply_event, is_ignored
+from kvguard_oracle.errors import MalformedError, UnreadableError, UnsupportedError
+from kvguard_oracle.findings import PROOF, SUSPICION, Finding
+from kvguard_oracle.frontier_rules import judge_frontier
+from kvguard_oracle.geometry import Geometry, read_geometry
+from kvguard_oracle.length_rules import judge_lengths
+from kvguard_oracle.outcome import END_ABANDONED, apply_end, apply_outcome, had_forward
+from kvguard_oracle.records import (
+    Begin,
+    End,
+    Event,
+    Footer,
+    Line,
+    Outcome,
+    Plan,
+    Record,
+    Refused,
+    Reset,
+    read_record,
+)
+from kvguard_oracle.schedule import judge_schedule
+from kvguard_oracle.slot_rules import judge_dummy, judge_slots
+from kvguard_oracle.step_rules import judge_rows
+from kvguard_oracle.table_rules import judge_tables
+from kvguard_oracle.validate import check_begin, check_outcome, check_plan
+from kvguard_oracle.view import View
+
+CLEAN = "clean"
+VIOLATED = "violated"
+CANNOT_JUDGE = "cannot_judge"
+
+# kvguard.h, event flags
+EVENT_BINDINGS_LOST = 1 << 2
+
+# A PLAN, OUTCOME or END of a step that was never begun: docs/judging.md and kvguard.h call it
+# malformed, and say of a malformed BEGIN alone that bindings are lost. True would read it as the
+# trace of a BEGIN that was lost on the way.
+UNBEGUN_STEP_LOSES_BINDINGS = False
+
+STAGE_FINAL = "final"
+PASS_TARGET = "target"
+PASS_DUMMY = "dummy"
+
+
+@dataclass
+class Result:
+    findings: list[Finding] = field(default_factory=list)
+    # the name of each gap and the steps it was met in
+    gaps: dict[str, set[int]] = field(default_factory=dict)
+    steps: int = 0
+    # steps with tokens that ended without a gap
+    steps_judged: int = 0
+    assumptions: int = 0
+    ignored: int = 0
+
+    def proofs(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.grade == PROOF]
+
+    def suspicions(self) -> Counter[int]:
+        return Counter(finding.code for finding in self.findings if finding.grade == SUSPICION)
+
+    def gap_steps(self) -> set[int]:
+        return set().union(*self.gaps.values())
+
+    def verdict(self) -> str:
+        if self.proofs():
+            return VIOLATED
+        if self.gap_steps() or self.steps_judged == 0:
+            return CANNOT_JUDGE
+        return CLEAN
+
+
+class Judge:
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.account = Account(geometry)
+        self.step: OpenStep | None = None
+        self.last_begun: int | None = None
+        # after a malformed BEGIN nothing is judged until a RESET
+        self.bindings_lost = False
+        # groups that were shown at stage FINAL once
+        self.shown_final: set[int] = set()
+        self.result = Result()
+
+    def feed(self, record: Record) -> None:
+        try:
+            if isinstance(record, Begin):
+                self.feed_begin(record)
+            elif isinstance(record, Plan):
+                self.feed_plan(record)
+            elif isinstance(record, Outcome):
+                self.feed_outcome(record)
+            elif isinstance(record, End):
+                self.feed_end(record)
+            elif isinstance(record, Reset):
+                self.feed_reset()
+            elif isinstance(record, Refused):
+                raise MalformedError(f"a refused {record.kind}")
+            elif isinstance(record, Footer):
+                self.feed_footer(record)
+        except MalformedError as error:
+            self.malformed(record, str(error))
+
+    def gap(self, name: str, step: int) -> None:
+        self.result.gaps.setdefault(name, set()).add(step)
+
+    def malformed(self, record: Record, sentence: str) -> None:
+        """The record moved nothing; its step has a gap, and a lost BEGIN has lost bindings."""
+        name = f"malformed: {sentence}"
+        number = getattr(record, "step", 0)
+        if isinstance(record, Begin) or getattr(record, "kind", "") == "begin":
+            self.bindings_lost = True
+            if self.step is None and self.is_new_step(number):
+                self.open(number)
+            self.gap(name, self.open_or_ended())
+            return
+        self.gap(name, self.open_or_ended())
+        if self.is_new_step(number) and UNBEGUN_STEP_LOSES_BINDINGS:
+            self.bindings_lost = True
+
+    def open_or_ended(self) -> int:
+        """kvguard.h, step_verdict: the open or just ended step; 0 before the first."""
+        return self.last_begun or 0
+
+    def is_new_step(self, number: int) -> bool:
+        return self.last_begun is None or number > self.last_begun
+
+    def open(self, number: int) -> OpenStep:
+        self.step = OpenStep(number)
+        self.last_begun = number
+        return self.step
+
+    # BEGIN
+
+    def feed_begin(self, begin: Begin) -> None:
+        if self.step is not None:
+            raise MalformedError("a step is open")
+        if not self.is_new_step(begin.step):
+            raise MalformedError("the step is not larger than every one before")
+        if not self.bindings_lost:
+            check_begin(self.geometry, set(self.account.requests), begin)
+        step = self.open(begin.step)
+        step.has_tokens = bool(begin.scheduled)
+        if any(is_loss(event) for event in begin.events):
+            self.bindings_lost = True
+        if self.bindings_lost:
+            self.gap("bindings-lost", begin.step)
+            return
+        for event in begin.events:
+            if event.kind == "gap":
+                step.judges_plans = False
+                self.gap("declared", begin.step)
+            if is_ignored(self.account, event):
+                self.result.ignored += 1
+            self.result.findings += apply_event(self.account, begin.step, event)
+        findings, gaps = judge_schedule(self.account, step, begin.scheduled)
+        self.result.findings += findings
+        for name in gaps:
+            self.gap(name, begin.step)
+
+    # PLAN
+
+    def feed_plan(self, plan: Plan) -> None:
+        if plan.pass_name not in (PASS_TARGET, PASS_DUMMY):
+            raise UnsupportedError(f"docs/judging.md does not define a {plan.pass_name} pass")
+        if plan.pass_name == PASS_DUMMY:
+            self.feed_dummy(plan)
+            return
+        if self.step is None or plan.step != self.step.number:
+            raise MalformedError("a plan of a step that is not open")
+        if self.bindings_lost:
+            return
+        check_plan(self.geometry, plan)
+        self.note_presented(self.step, plan)
+        if self.step.judges_plans:
+            self.judge_plan(self.step, plan)
+
+    def feed_dummy(self, plan: Plan) -> None:
+        if self.bindings_lost or (self.step is not None and not self.step.judges_plans):
+            return
+        check_plan(self.geometry, plan)
+        step = self.step or OpenStep(plan.step)
+        self.result.findings += judge_dummy(View(self.account, step, plan, []))
+
+    def note_presented(self, step: OpenStep, plan: Plan) -> None:
+        for part in plan.groups:
+            if part.table is not None:
+                step.tables.add(part.group)
+            if part.slots is not None:
+                step.slots.add(part.group)
+            if plan.stage == STAGE_FINAL:
+                step.finals.add(part.group)
+
+    def judge_plan(self, step: OpenStep, plan: Plan) -> None:
+        """In the order of judging.md, PLAN."""
+        view, findings = judge_rows(self.account, step, plan)
+        findings += judge_tables(view)
+        frontier, assumptions = judge_frontier(view)
+        findings += frontier
+        findings += judge_lengths(view)
+        findings += judge_slots(view)
+        self.result.findings += findings
+        self.result.assumptions += assumptions
+
+    # OUTCOME, END, RESET
+
+    def feed_outcome(self, outcome: Outcome) -> None:
+        if self.last_begun is None or outcome.step > self.last_begun:
+            raise MalformedError("the outcome of a step that was not begun")
+        if self.bindings_lost:
+            return
+        check_outcome(outcome)
+        self.result.findings += apply_outcome(self.account, self.step, outcome)
+
+    def feed_end(self, end: End) -> None:
+        if self.step is None or end.step != self.step.number:
+            raise MalformedError("the end of a step that is not open")
+        step = self.step
+        if end.flags & END_ABANDONED:
+            self.gap("abandoned", step.number)
+        if not self.bindings_lost:
+            self.look_for_missing(step, end)
+            apply_end(self.account, step, end)
+        self.result.steps += 1
+        if step.has_tokens and step.number not in self.result.gap_steps():
+            self.result.steps_judged += 1
+        self.shown_final |= step.finals
+        self.step = None
+
+    def look_for_missing(self, step: OpenStep, end: End) -> None:
+        """judging.md, Verdicts: what a step with tokens must have shown."""
+        if not had_forward(step, end):
+            return
+        for group in self.geometry.groups:
+            if group.index not in step.tables:
+                self.gap("table-not-presented", step.number)
+            if group.index not in step.slots:
+                self.gap("slots-not-presented", step.number)
+            if group.index in self.shown_final and group.index not in step.finals:
+                self.gap("final-plan-missing", step.number)
+
+    def feed_reset(self) -> None:
+        if self.step is not None:
+            self.gap("reset-in-step", self.step.number)
+        self.step = None
+        self.account = Account(self.geometry)
+        self.bindings_lost = False
+
+    def feed_footer(self, footer: Footer) -> None:
+        if footer.lost_steps or footer.lost_records:
+            raise UnsupportedError("the trace lost records: " + footer.reason)
+
+
+def is_loss(event: Event) -> bool:
+    return event.kind == "gap" and bool(event.flags & EVENT_BINDINGS_LOST)
+
+
+def judge_lines(lines: Iterable[Line]) -> Result:
+    """Judges a whole stream: the geometry's line, then the records'."""
+    remaining = iter(lines)
+    first = next(remaining, None)
+    if first is None:
+        raise UnreadableError("nothing to read")
+    judge = Judge(read_geometry(first))
+    for line in remaining:
+        judge.feed(read_record(line))
+    return judge.result

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OUTCOME and END: the frontier moves (0905). judging.md, OUTCOME and END."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.records import End, Outcome, OutcomeRow
+
+REJECTED_MORE_THAN_DRAFTED = 905
+
+END_NO_FORWARD = 1 << 0
+END_ABANDONED = 1 << 1
+
+
+def apply_outcome(account: Account, step: OpenStep | None, outcome: Outcome) -> list[Finding]:
+    findings = []
+    for row in outcome.rows:
+        request = account.requests.get(row.request)
+        if request is None:
+            continue
+        if not apply_row(request, step, outcome.step, row):
+            code = REJECTED_MORE_THAN_DRAFTED
+            findings.append(Finding(code, outcome.step, None, row.request))
+    return findings
+
+
+def apply_row(request: Request, step: OpenStep | None, of_step: int, row: OutcomeRow) -> bool:
+    """False: the outcome rejects more drafts than its step had."""
+    scheduled = step.scheduled.get(request.key) if step is not None else None
+    if step is not None and of_step == step.number and scheduled is not None:
+        if row.num_rejected > scheduled.row.num_drafts:
+            return False
+        scheduled.rejected = row.num_rejected
+        return True
+    right = apply_late_row(request, of_step, row.num_rejected)
+    if scheduled is not None and not scheduled.start_known():
+        scheduled.start_low = request.low
+        scheduled.start_high = max(request.low, min(request.high, scheduled.start_high))
+    return right
+
+
+def apply_late_row(request: Request, of_step: int, rejected: int) -> bool:
+    for index, (step, drafts) in enumerate(request.open_outcomes):
+        if step != of_step:
+            continue
+        if rejected > drafts:
+            return False
+        del request.open_outcomes[index]
+        request.low += drafts - rejected
+        request.high = max(request.low, request.high - rejected)
+        return True
+    return rejected == 0 or of_step in request.forgotten
+
+
+def had_forward(step: OpenStep, end: End) -> bool:
+    return step.has_tokens and not end.flags & END_NO_FORWARD
+
+
+def apply_end(account: Account, step: OpenStep, end: End) -> None:
+    if not had_forward(step, end):
+        return
+    for key, scheduled in step.scheduled.items():
+        request = account.requests.get(key)
+        if request is not None:
+            move(request, step.number, scheduled, abandoned=bool(end.flags & END_ABANDONED))
+
+
+def move(request: Request, step: int, scheduled: ScheduledRequest, abandoned: bool) -> None:
+    tokens, drafts = scheduled.row.num_tokens, scheduled.row.num_drafts
+    if scheduled.start_known():
+        request.know_frontier(scheduled.start_low)
+    request.count += tokens
+    if abandoned:
+        request.high += tokens
+    elif scheduled.rejected is not None or drafts == 0:
+        rejected = scheduled.rejected or 0
+        request.low += tokens - rejected
+        request.high += tokens - rejected
+    else:
+        request.low += tokens - drafts
+        request.high += tokens
+        request.open_outcomes.append((step, drafts))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schedule of a BEGIN: counts (0902, 0904), capacity (0204), writers (0603).
+
+judging.md, BEGIN, The schedule.
+"""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
+from kvguard_oracle.binding import REQUEST_UNKNOWN, ownership_grade
+from kvguard_oracle.findings import SUSPICION, Finding
+from kvguard_oracle.geometry import Geometry, Group
+from kvguard_oracle.records import Scheduled
+
+CAPACITY_SHORT = 204
+TWO_WRITERS = 603
+COUNT_AHEAD = 902
+COUNT_BEHIND = 904
+
+SCHEDULED_TWICE = "scheduled-twice"
+
+
+def judge_schedule(
+    account: Account, step: OpenStep, rows: list[Scheduled]
+) -> tuple[list[Finding], list[str]]:
+    """The findings and the step gaps; fills step.scheduled."""
+    findings: list[Finding] = []
+    gaps: list[str] = []
+    for row in rows:
+        request = account.requests.get(row.request)
+        if request is None:
+            findings.append(Finding(REQUEST_UNKNOWN, step.number, None, row.request))
+        elif row.request in step.scheduled:
+            gaps.append(SCHEDULED_TWICE)
+        else:
+            findings += judge_row(account, step, request, row)
+    return findings, gaps
+
+
+def judge_row(account: Account, step: OpenStep, request: Request, row: Scheduled) -> list[Finding]:
+    geometry = account.geometry
+    findings = judge_count(geometry, step.number, request, row)
+    start_high = max(request.low, min(request.high, row.num_computed))
+    if any(finding.code == COUNT_AHEAD for finding in findings):
+        # "the frontier stays; the step starts at low"
+        start_high = request.low
+    scheduled = ScheduledRequest(row, start_low=request.low, start_high=start_high)
+    step.scheduled[request.key] = scheduled
+    for group in geometry.groups:
+        findings += judge_capacity(geometry, step.number, request, scheduled, group)
+        findings += judge_writers(account, step, request, scheduled, group)
+    return findings
+
+
+def judge_count(geometry: Geometry, step: int, request: Request, row: Scheduled) -> list[Finding]:
+    counted = row.num_computed
+    most = request.count if geometry.is_async() else request.high
+    if counted > most:
+        return [Finding(COUNT_AHEAD, step, None, request.key, counted)]
+    if counted < request.low:
+        request.know_frontier(counted)
+        request.count = counted
+        if geometry.has_connector():
+            return []
+        return [Finding(COUNT_BEHIND, step, None, request.key, counted, grade=SUSPICION)]
+    if not geometry.is_async():
+        request.know_frontier(counted)
+    request.count = counted
+    return []
+
+
+def tokens_to_hold(geometry: Geometry, scheduled: ScheduledRequest) -> int:
+    """`end` of judging.md: the row must hold positions [0, end)."""
+    counted, tokens = scheduled.row.num_computed, scheduled.row.num_tokens
+    end = max(counted, scheduled.start_high) + tokens
+    if geometry.max_model_len != 0:
+        end = min(end, geometry.max_model_len)
+    return max(end, scheduled.start_low + tokens)
+
+
+def judge_capacity(
+    geometry: Geometry, step: int, request: Request, scheduled: ScheduledRequest, group: Group
+) -> list[Finding]:
+    end = tokens_to_hold(geometry, scheduled)
+    columns_needed = -(-end // group.block_size)
+    if len(request.rows[group.index]) >= columns_needed:
+        return []
+    return [Finding(CAPACITY_SHORT, step, group.index, request.key, end - 1)]
+
+
+def judge_writers(
+    account: Account, step: OpenStep, request: Request, scheduled: ScheduledRequest, group: Group
+) -> list[Finding]:
+    findings = []
+    row = request.rows[group.index]
+    first = group.column_of(scheduled.start_low)
+    last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
+    for column in range(first, min(last + 1, len(row))):
+        if not row[column].claims:
+            continue
+        place = (group.pool.index, row[column].block)
+        if step.writers.get(place, request.key) != request.key:
+            findings.append(
+                Finding(
+                    TWO_WRITERS,
+                    step.number,
+                    group.index,
+                    request.key,
+                    column * group.block_size,
+                    grade=ownership_grade(account.geometry),
+                )
+            )
+        step.writers[place] = request.key
+    return findings

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write slots (04xx). judging.md, PLAN, Slot; the address is mrv2.md 3.1 and 3.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import Group
+from kvguard_oracle.ownership_rules import judge_foreign_writes
+from kvguard_oracle.records import GroupPlan
+from kvguard_oracle.view import KnownRow, View
+
+SLOT_MISMATCH = 401
+SLOT_NULL_BLOCK = 402
+SLOT_PAD = 403
+SLOT_OUT_OF_RANGE = 404
+SLOT_WRITTEN_TWICE = 405
+PAD_SLOT_REAL = 406
+
+NOWHERE = -1
+
+
+@dataclass
+class Token:
+    position: int
+    slot: int
+    expected: int
+    # its column is bound to an id below 0: it is wrong only in company
+    column_below_zero: bool
+
+    def differs(self) -> bool:
+        return self.slot != self.expected
+
+
+def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> list[Token]:
+    assert row.tokens is not None
+    assert row.start is not None
+    tokens = []
+    for i, index in enumerate(row.tokens):
+        position = row.start + i
+        block = view.account.bound_block(row.request.key, group, position)
+        if block is None or block < 0:
+            expected = NOWHERE
+        else:
+            expected = group.slot_in(block, position)
+        below_zero = block is not None and block < 0
+        tokens.append(Token(position, slots[index], expected, below_zero))
+    return tokens
+
+
+def classify(view: View, group: Group, slot: int) -> int:
+    """In which way a wrong slot is wrong."""
+    if slot == view.account.geometry.pad_slot:
+        return SLOT_PAD
+    if not group.slot_in_range(slot):
+        return SLOT_OUT_OF_RANGE
+    if group.pool.is_null(group.block_of_slot(slot)):
+        return SLOT_NULL_BLOCK
+    return SLOT_MISMATCH
+
+
+def judge_slots(view: View) -> list[Finding]:
+    findings: list[Finding] = []
+    for part in view.plan.groups:
+        group = view.account.geometry.groups[part.group]
+        if part.slots is not None:
+            findings += judge_group(view, group, part.slots)
+            findings += judge_padding(view, part)
+    return findings
+
+
+def judge_group(view: View, group: Group, slots: list[int]) -> list[Finding]:
+    findings: list[Finding] = []
+    written: list[tuple[KnownRow, Token]] = []
+    any_wrong = False
+    for row in view.rows:
+        if not row.has_tokens():
+            continue
+        tokens = row_tokens(view, group, slots, row)
+        written += [(row, token) for token in tokens]
+        if not any(token.differs() and not token.column_below_zero for token in tokens):
+            continue
+        any_wrong = True
+        findings += wrong_slots(view, group, row, tokens)
+        pairs = [(token.position, token.slot) for token in tokens]
+        findings += judge_foreign_writes(view, group, row, pairs)
+    if any_wrong:
+        findings += written_twice(view, group, written)
+    return findings
+
+
+def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) -> list[Finding]:
+    first: dict[int, int] = {}
+    for token in tokens:
+        if token.differs():
+            first.setdefault(classify(view, group, token.slot), token.position)
+    return [view.finding(code, row, position, group.index) for code, position in first.items()]
+
+
+def written_twice(view: View, group: Group, written: list[tuple[KnownRow, Token]]) -> list[Finding]:
+    by_slot: dict[int, list[tuple[KnownRow, Token]]] = {}
+    for row, token in written:
+        if token.slot != view.account.geometry.pad_slot:
+            by_slot.setdefault(token.slot, []).append((row, token))
+    doubled = [slot for slot, tokens in by_slot.items() if len(tokens) > 1]
+    if not doubled:
+        return []
+    # rows were visited in the plan's order and positions rise within a row
+    row, token = by_slot[min(doubled)][1]
+    return [view.finding(SLOT_WRITTEN_TWICE, row, token.position, group.index)]
+
+
+def judge_padding(view: View, part: GroupPlan) -> list[Finding]:
+    """Beyond the tokens every slot is the pad slot."""
+    return first_real_pad(view, part, view.plan.num_tokens)
+
+
+def judge_dummy(view: View) -> list[Finding]:
+    """A dummy pass has no token: every slot in [0, padded_tokens) is the pad slot."""
+    findings = []
+    for part in view.plan.groups:
+        findings += first_real_pad(view, part, 0)
+    return findings
+
+
+def first_real_pad(view: View, part: GroupPlan, first: int) -> list[Finding]:
+    if part.slots is None:
+        return []
+    for index in range(first, min(view.plan.padded_tokens, len(part.slots))):
+        if part.slots[index] != view.account.geometry.pad_slot:
+            return [view.finding(PAD_SLOT_REAL, None, index, part.group)]
+    return []

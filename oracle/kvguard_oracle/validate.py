@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which records are malformed: what kvguard.h says a record is, and nothing more.
+
+A malformed record moves nothing and is a step gap (kvguard.h, kvguard_record; judging.md,
+Verdicts).
+"""
+
+from __future__ import annotations
+
+from kvguard_oracle.errors import MalformedError, UnsupportedError
+from kvguard_oracle.geometry import Geometry
+from kvguard_oracle.records import Begin, Event, GroupPlan, Outcome, Plan, Scheduled
+
+REQUEST_EVENTS = ("admit", "finish", "preempt", "rollback", "append", "replace", "truncate")
+# positions and counts beyond it are nonsense; judging.md and kvguard.h name no bound
+MOST_TOKENS = 2**40
+TABLE_EVENTS = ("append", "replace", "truncate")
+
+
+def require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise MalformedError(sentence)
+
+
+def check_begin(geometry: Geometry, live: set[int], begin: Begin) -> None:
+    alive = set(live)
+    for event in begin.events:
+        check_event(geometry, event)
+        follow_keys(alive, event)
+    for row in begin.scheduled:
+        check_scheduled(row)
+
+
+def check_event(geometry: Geometry, event: Event) -> None:
+    known_group = event.group is None or 0 <= event.group < len(geometry.groups)
+    require(known_group, "the group is not in the geometry")
+    if event.kind == "gap":
+        require(event.name != "", "a GAP says by name what is not judged")
+        return
+    if event.kind not in REQUEST_EVENTS:
+        raise UnsupportedError(f"docs/judging.md does not define the event {event.kind}")
+    require(event.request != 0, "a request's key is not zero")
+    if event.kind in TABLE_EVENTS:
+        # a row belongs to one group: a list of ids for all of them says nothing
+        require(event.group is not None, "a table event names its group")
+    if event.kind == "admit":
+        require(0 <= event.first <= MOST_TOKENS, "first is a number of tokens")
+        require(0 <= event.count <= MOST_TOKENS, "count is a number of tokens")
+    if event.kind == "truncate":
+        require(event.first >= 0, "first is a number of columns")
+    if event.kind == "rollback":
+        require(event.count >= 0, "count is a number of tokens")
+
+
+def follow_keys(alive: set[int], event: Event) -> None:
+    """judging.md, BEGIN: a key that is live already makes the whole record malformed."""
+    if event.kind == "admit":
+        require(event.request not in alive, "the admitted key is live already")
+        alive.add(event.request)
+    if event.kind in ("finish", "preempt"):
+        alive.discard(event.request)
+
+
+def check_scheduled(row: Scheduled) -> None:
+    require(row.request != 0, "a request's key is not zero")
+    require(1 <= row.num_tokens <= MOST_TOKENS, "num_tokens is at least 1")
+    require(0 <= row.num_computed <= MOST_TOKENS, "num_computed is a number of tokens")
+    require(0 <= row.num_drafts <= row.num_tokens, "the drafts are some of the tokens")
+
+
+def check_plan(geometry: Geometry, plan: Plan) -> None:
+    require(plan.padded_rows >= plan.num_rows, "padded_rows is at least num_rows")
+    require(plan.padded_tokens >= plan.num_tokens, "padded_tokens is at least num_tokens")
+    require(plan.padded_rows <= geometry.max_rows, "a plan has at most max_rows rows")
+    require(plan.padded_tokens <= geometry.max_tokens, "a pass has at most max_tokens tokens")
+    require(plan.query_start is not None, "query_start is not optional")
+    require(plan.seq_lens is not None, "seq_lens is not optional")
+    at_least(plan.query_start, plan.num_rows + 1, "query_start")
+    at_least(plan.seq_lens, plan.num_rows, "seq_lens")
+    at_least(plan.positions, plan.num_tokens, "positions")
+    at_least(plan.num_computed, plan.num_rows, "num_computed")
+    seen: set[int] = set()
+    for part in plan.groups:
+        require(0 <= part.group < len(geometry.groups), "the group is not in the geometry")
+        require(part.group not in seen, "a group stands in a plan once")
+        seen.add(part.group)
+        check_group_plan(plan, part)
+
+
+def check_group_plan(plan: Plan, part: GroupPlan) -> None:
+    if part.encoding not in (None, "table"):
+        raise UnsupportedError(f"docs/judging.md does not define reads encoded as {part.encoding}")
+    at_least(part.slots, plan.num_tokens, "slots")
+    if part.table is None:
+        return
+    require(len(part.table.rows) >= plan.num_rows, "a table has at least num_rows rows")
+    at_least(part.table.seq_lens, plan.num_rows, "the group's seq_lens")
+    at_least(part.table.row_columns, plan.num_rows, "row_columns")
+
+
+def at_least(values: list[int] | None, count: int, name: str) -> None:
+    """An optional array that is absent is not presented; one that is there is long enough."""
+    require(values is None or len(values) >= count, f"{name} is too short")
+
+
+def check_outcome(outcome: Outcome) -> None:
+    for event in outcome.events:
+        raise UnsupportedError(f"docs/judging.md does not define {event.kind} in an OUTCOME")
+    for row in outcome.rows:
+        require(row.request != 0, "a request's key is not zero")
+        require(row.num_rejected >= 0, "num_rejected is a number of drafts")

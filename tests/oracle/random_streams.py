@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random streams that no engine would make: small pools, wrong and right records mixed.
+
+The next record is drawn beside an oracle that is fed with it, so that most numbers are near to what
+is expected: a stream of pure noise would be unknown requests alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+from kvguard_oracle import Judge
+from kvguard_oracle.account import ScheduledRequest
+from kvguard_oracle.geometry import Group, read_geometry
+from kvguard_oracle.records import read_record
+from kvguard_oracle.table_rules import expected_entries
+from kvguard_oracle.view import KnownRow
+from scenario import (
+    ASYNC,
+    CONNECTOR,
+    PAD_ROWS_NULL,
+    Line,
+    begin,
+    end,
+    event,
+    geometry,
+    group,
+    group_plan,
+    outcome,
+    plan,
+    pool,
+    reset,
+    scheduled,
+)
+
+
+def draw_geometry(random: Random) -> Line:
+    num_pools = random.choice([1, 1, 2])
+    pools = [
+        pool(id=i, num_blocks=random.choice([4, 7, 12]), null_block=random.choice([0, 0, 2]))
+        for i in range(num_pools)
+    ]
+    groups = []
+    for index in range(random.choice([1, 1, 2, 3])):
+        block_size, kernel = random.choice([(1, 1), (2, 2), (4, 4), (4, 2), (6, 3), (4, 1)])
+        groups.append(
+            group(
+                id=index,
+                pool=random.randrange(num_pools),
+                block_size=block_size,
+                kernel_block_size=kernel,
+                table_unit=random.choice(["block", "kernel_block"]),
+                flags=random.choice([0, PAD_ROWS_NULL]),
+                max_columns=random.choice([0, 3, 8]),
+            )
+        )
+    return geometry(
+        groups,
+        pools,
+        flags=random.choice([0, ASYNC, ASYNC, CONNECTOR, ASYNC | CONNECTOR]),
+        max_model_len=random.choice([0, 6, 16, 64]),
+        max_rows=16,
+        max_tokens=64,
+    )
+
+
+class Stream:
+    """Draws records one after another; `lines` is what was drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.lines = [draw_geometry(self.random)]
+        self.judge = Judge(read_geometry(self.lines[0]))
+        self.next_key = 1
+        self.step = 0
+        # how often a number is changed on its way into the stream
+        self.noise = self.random.choice([0.0, 0.005, 0.02, 0.1])
+
+    def add(self, line: Line) -> None:
+        line = copy.deepcopy(line)
+        self.lines.append(line)
+        self.judge.feed(read_record(line))
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def blur(self, value: int) -> int:
+        if not self.chance(self.noise):
+            return value
+        choices = [value + 1, value - 1, value + 4, value - 4, 0, -1, value * 2, 99, 2**31 - 1]
+        return self.random.choice(choices)
+
+    def live(self) -> list[int]:
+        return list(self.judge.account.requests)
+
+    def groups(self) -> list[Group]:
+        return self.judge.geometry.groups
+
+    def draw_block(self, group: Group) -> int:
+        """Mostly a free one."""
+        low = -1 if self.chance(self.noise) else 0
+        blocks = range(low, group.pool.num_blocks + (1 if low else 0))
+        free = [
+            block
+            for block in blocks
+            if group.pool.in_range(block)
+            and not group.pool.is_null(block)
+            and not self.judge.account.claims(group.pool, block)
+        ]
+        if free and not self.chance(self.noise * 3):
+            return self.random.choice(free)
+        return self.random.choice(blocks)
+
+    def admission(self) -> list[Line]:
+        key = self.next_key
+        self.next_key += 1
+        shared = self.random.choice(self.live()) if self.live() and self.chance(0.5) else None
+        first = self.random.choice([0, 0, 4, 6, 8]) if shared else 0
+        events = [event("admit", key, first=self.blur(first) if first else 0, count=9)]
+        # positions stay far from the edge of 32 bits, where the plan's arrays would wrap
+        events[0]["first"] = min(max(events[0]["first"], 0), 2**20)
+        for part in self.groups():
+            blocks: list[int] = []
+            if shared is not None:
+                row = self.judge.account.requests[shared].rows[part.index]
+                blocks = [entry.block for entry in row[: first // part.block_size]]
+            fresh = self.random.randrange(3)
+            blocks += [self.draw_block(part) for _ in range(fresh)]
+            events.append(event("replace", key, part.index, blocks=blocks))
+        return events
+
+    def draw_event(self) -> list[Line]:
+        kind = self.random.choice(
+            ["admit", "admit", "finish", "preempt", "append", "append", "append", "rollback",
+             "truncate", "replace"]
+        )  # fmt: skip
+        if kind == "admit":
+            return self.admission()
+        live = self.live()
+        unknown = self.chance(self.noise)
+        if not live and not unknown:
+            return self.admission()
+        key = self.next_key + 50 if unknown else self.random.choice(live)
+        group = self.random.choice(self.groups())
+        if kind in ("finish", "preempt"):
+            return [event(kind, key)]
+        if kind == "rollback":
+            return [event(kind, key, count=self.random.randrange(4))]
+        if kind == "truncate":
+            return [event(kind, key, group.index, first=self.random.randrange(5))]
+        blocks = [self.draw_block(group) for _ in range(self.random.randrange(1, 3))]
+        return [event(kind, key, group.index, blocks=blocks)]
+
+    def draw_begin(self) -> None:
+        self.step += self.random.choice([1, 1, 1, 5])
+        events = []
+        for _ in range(self.random.randrange(4)):
+            # each is drawn from the account before this step: two may claim one block
+            events += self.draw_event()
+        if self.chance(0.01):
+            events.append(event("gap", name="drawn"))
+        admitted = [e["request"] for e in events if e["kind"] == "admit"]
+        keys = [key for key in [*self.live(), *admitted] if self.chance(0.7)]
+        self.random.shuffle(keys)
+        rows = []
+        for key in keys:
+            request = self.judge.account.requests.get(key)
+            computed = 0
+            if request is not None:
+                high = request.count if self.judge.geometry.is_async() else request.high
+                computed = self.random.randint(request.low, max(high, request.low))
+            else:
+                computed = next(e["first"] for e in events if e["request"] == key)
+            tokens = self.random.randrange(1, 6)
+            drafts = self.random.randrange(tokens) if self.chance(0.4) else 0
+            rows.append(scheduled(key, tokens, max(self.blur(computed), 0), drafts))
+        self.add(begin(self.step, events, rows))
+
+    def true_start(self, request: ScheduledRequest) -> int:
+        return self.random.randint(request.start_low, request.start_high)
+
+    def draw_plan(self, stage: str) -> None:
+        step = self.judge.step
+        assert step is not None
+        keys = list(step.scheduled)
+        self.random.shuffle(keys)
+        if keys and self.chance(self.noise):
+            keys.pop()
+        if keys and self.chance(self.noise):
+            keys.append(self.random.choice([*keys, *self.live(), 77]))
+        starts = {key: self.true_start(s) for key, s in step.scheduled.items()}
+        query_start, seq_lens, positions, computed = [0], [], [], []
+        for key in keys:
+            tokens = step.scheduled[key].row.num_tokens if key in step.scheduled else 1
+            start = starts.get(key, 0)
+            query_start.append(query_start[-1] + tokens)
+            seq_lens.append(self.blur(start + tokens))
+            positions += [self.blur(start + i) for i in range(tokens)]
+            computed.append(self.blur(start))
+        pad_rows, pad_tokens = self.random.randrange(3), self.random.randrange(3)
+        line = plan(
+            self.step,
+            [abs(self.blur(key)) for key in keys],
+            query_start,
+            seq_lens + [max(self.blur(0), 0)] * pad_rows,
+            *[
+                self.group_part(group, keys, starts, pad_rows, pad_tokens)
+                for group in self.groups()
+            ],
+            positions=positions if self.chance(0.5) else None,
+            num_computed=computed if self.chance(0.3) else None,
+            stage=stage,
+        )
+        line["padded_rows"] += pad_rows
+        line["padded_tokens"] += pad_tokens
+        line["query_start"]["values"] = [max(self.blur(v), 0) for v in query_start]
+        self.add(line)
+
+    def group_part(
+        self, group: Group, keys: list[int], starts: dict[int, int], pad_rows: int, pad_tokens: int
+    ) -> Line:
+        step = self.judge.step
+        assert step is not None
+        table, slots, counts = [], [], []
+        for key in keys:
+            request = self.judge.account.requests.get(key)
+            told = step.scheduled.get(key)
+            if request is None or told is None:
+                table.append([])
+                slots.append(-1)
+                counts.append(0)
+                continue
+            entries = expected_entries(group, KnownRow(0, request, told, None, None))
+            fit = [value if -(2**31) <= value < 2**31 else -1 for value in entries]
+            counts.append(self.blur(len(fit)))
+            residue = [self.random.randrange(4) for _ in range(self.random.randrange(2))]
+            table.append([self.blur(value) for value in fit] + residue)
+            for i in range(told.row.num_tokens):
+                position = starts[key] + i
+                block = self.judge.account.bound_block(key, group, position)
+                right = -1 if block is None or block < 0 else group.slot_in(block, position)
+                slots.append(self.blur(right))
+        null = group.pool.null_block * group.entries_per_block()
+        columns = max([len(row) for row in table] + [4])
+        table += [[max(self.blur(null), 0)] * columns for _ in range(pad_rows)]
+        slots += [self.blur(-1)] * pad_tokens
+        if slots and self.chance(self.noise):
+            a, b = self.random.randrange(len(slots)), self.random.randrange(len(slots))
+            slots[a], slots[b] = slots[b], slots[a]
+        part = group_plan(
+            table,
+            slots,
+            group.index,
+            columns=columns,
+            row_columns=[*counts, *[0] * pad_rows] if self.chance(0.4) else None,
+        )
+        if self.chance(self.noise):
+            part["slots"] = None
+        return part
+
+    def draw_outcome(self) -> None:
+        """Of an open outcome, or of this very step."""
+        open_outcomes = [
+            (step, key, drafts)
+            for key, request in self.judge.account.requests.items()
+            for step, drafts in request.open_outcomes
+        ]
+        if self.judge.step is not None:
+            open_outcomes += [
+                (self.judge.step.number, key, told.row.num_drafts)
+                for key, told in self.judge.step.scheduled.items()
+                if told.row.num_drafts
+            ]
+        if open_outcomes:
+            step, key, drafts = self.random.choice(open_outcomes)
+            rejected = max(self.blur(self.random.randint(0, drafts)), 0)
+            self.add(outcome(step, (key, min(rejected, 2**31))))
+
+    def draw_dummy(self) -> None:
+        part = group_plan(None, [self.blur(-1) for _ in range(3)])
+        line = plan(self.step, [], [0], [], part, pass_name="dummy", padded_tokens=3)
+        self.add(line)
+
+    def draw_step(self) -> None:
+        if self.chance(0.01):
+            self.add(reset())
+        if self.chance(0.1):
+            self.draw_dummy()
+        self.draw_begin()
+        gap = self.judge.step is None or not self.judge.step.judges_plans
+        if self.chance(0.3):
+            self.draw_outcome()
+        if self.judge.step is not None and not self.judge.bindings_lost:
+            self.draw_plan("planned")
+            if self.chance(0.3):
+                self.draw_outcome()
+            if self.chance(0.3):
+                self.draw_plan("final")
+        if self.chance(0.1) and not gap and not self.judge.bindings_lost:
+            self.draw_dummy()
+        if self.chance(0.4):
+            self.draw_outcome()
+        self.add(end(self.step, flags=self.random.choice([0] * 20 + [1, 2])))
+        while self.chance(0.3):
+            self.draw_outcome()
+
+
+def draw(seed: int, steps: int = 12) -> list[Line]:
+    """The same seed, the same stream."""
+    stream = Stream(seed)
+    for _ in range(steps):
+        stream.draw_step()
+    return stream.lines
