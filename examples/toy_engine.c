@@ -162,7 +162,7 @@ static kvguard_guard* arm(void) {
                                      .num_groups = 1,
                                      .max_rows = REQUESTS,
                                      .max_tokens = MAX_TOKENS,
-                                     .max_model_len = COLUMNS * BLOCK,
+                                     .max_model_len = (uint64_t)COLUMNS * BLOCK,
                                      .pad_slot = -1,
                                      .num_ranks = 1,
                                      .tp_size = 1,

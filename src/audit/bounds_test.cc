@@ -188,7 +188,8 @@ TEST(Bounds, TheLargestPoolTakesMemoryOnlyForWhatIsBound) {
   options.num_blocks = INT32_MAX;
   options.wide_tables = true;
   Scenario s(options);
-  s.Admit("a", {{1, INT32_MAX - 1, INT32_MAX / 2}}).Schedule("a", 3 * options.groups[0].block_size);
+  s.Admit("a", {{1, INT32_MAX - 1, INT32_MAX / 2}})
+      .Schedule("a", int64_t{3} * options.groups[0].block_size);
   s.Step();
   EXPECT_EQ(s.verdict().verdict, static_cast<uint32_t>(KVGUARD_CLEAN)) << s.Report();
   EXPECT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();

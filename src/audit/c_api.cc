@@ -158,7 +158,7 @@ kvguard_status kvguard_explain(const kvguard_guard* guard, const kvguard_finding
                                char* text, size_t capacity, size_t* needed, kvguard_error* error) {
   if (guard == nullptr) return Report(NoGuard(), error);
   return Guarded(error, [&]() -> Status {
-    kvguard_finding in;
+    kvguard_finding in{};
     if (Status s = kvguard::step::ReadStruct(finding, &in, "finding"); !s.ok()) return s;
     in.num_causes = std::min<uint32_t>(in.num_causes, KVGUARD_MAX_CAUSES);
     return CopyText(kvguard::Explain(*guard, in), text, capacity, needed, "explain");

@@ -11,11 +11,9 @@
 #include "explain/causes.h"
 #include "explain/prose.h"
 
-using kvguard::mirror::kNoRequest;
 using kvguard::rules::Context;
 using kvguard::step::Malformed;
 using kvguard::step::OutOfOrder;
-using kvguard::step::Unsupported;
 
 namespace {
 

@@ -12,7 +12,6 @@ namespace {
 
 using kvguard::step::Guarded;
 using kvguard::step::Malformed;
-using kvguard::step::Report;
 using kvguard::step::Status;
 
 }  // namespace

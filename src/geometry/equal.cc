@@ -122,11 +122,12 @@ struct Run64 {
     want = _mm256_add_epi64(base, _mm256_set1_epi64x(static_cast<int64_t>(i)));
   }
   KVGUARD_AVX2 void Advance(int vectors) {
-    want = _mm256_add_epi64(want, _mm256_set1_epi64x(4 * vectors));
+    want = _mm256_add_epi64(want, _mm256_set1_epi64x(4LL * vectors));
   }
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
-    return _mm256_cmpeq_epi64(Load256(slots + i + 4 * k),
-                              _mm256_add_epi64(want, _mm256_set1_epi64x(4 * k)));
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
+    return _mm256_cmpeq_epi64(
+        Load256(slots + i + 4 * k),
+        _mm256_add_epi64(want, _mm256_set1_epi64x(static_cast<int64_t>(4 * k))));
   }
 };
 
@@ -141,9 +142,10 @@ struct Run32 {
   KVGUARD_AVX2 void Advance(int vectors) {
     want = _mm256_add_epi32(want, _mm256_set1_epi32(8 * vectors));
   }
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
-    return _mm256_cmpeq_epi32(Load256(slots + i + 8 * k),
-                              _mm256_add_epi32(want, _mm256_set1_epi32(8 * k)));
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
+    return _mm256_cmpeq_epi32(
+        Load256(slots + i + 8 * k),
+        _mm256_add_epi32(want, _mm256_set1_epi32(static_cast<int32_t>(8 * k))));
   }
 };
 
@@ -158,7 +160,7 @@ struct Equal32 : Still {
   const int32_t* a;
   const int32_t* b;
   KVGUARD_AVX2 Equal32(const int32_t* x, const int32_t* y) : a(x), b(y) {}
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
     return _mm256_cmpeq_epi32(Load256(a + i + 8 * k), Load256(b + i + 8 * k));
   }
 };
@@ -168,7 +170,7 @@ struct Equal64 : Still {
   const int64_t* a;
   const int32_t* b;
   KVGUARD_AVX2 Equal64(const int64_t* x, const int32_t* y) : a(x), b(y) {}
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
     return _mm256_cmpeq_epi64(Load256(a + i + 4 * k),
                               _mm256_cvtepi32_epi64(Load128(b + i + 4 * k)));
   }
@@ -179,7 +181,7 @@ struct Value64 : Still {
   const int64_t* a;
   __m256i value;
   KVGUARD_AVX2 Value64(const int64_t* x, __m256i v) : a(x), value(v) {}
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
     return _mm256_cmpeq_epi64(Load256(a + i + 4 * k), value);
   }
 };
@@ -189,7 +191,7 @@ struct Value32 : Still {
   const int32_t* a;
   __m256i value;
   KVGUARD_AVX2 Value32(const int32_t* x, __m256i v) : a(x), value(v) {}
-  KVGUARD_AVX2 __m256i Equal(size_t i, int k) const {
+  KVGUARD_AVX2 __m256i Equal(size_t i, size_t k) const {
     return _mm256_cmpeq_epi32(Load256(a + i + 8 * k), value);
   }
 };

@@ -5,6 +5,7 @@
 #ifndef KVGUARD_SRC_MIRROR_KEY_MAP_H_
 #define KVGUARD_SRC_MIRROR_KEY_MAP_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -53,7 +54,6 @@ class KeyMap {
   void Clear() {
     cells_.clear();
     mask_ = 0;
-    shift_ = 64;
     count_ = 0;
   }
 
@@ -73,8 +73,7 @@ class KeyMap {
     std::vector<Cell> old(cells_.empty() ? 64 : cells_.size() * 2);
     old.swap(cells_);
     mask_ = cells_.size() - 1;
-    shift_ = 64;
-    for (size_t size = cells_.size(); size > 1; size /= 2) --shift_;
+    shift_ = 64 - std::countr_zero(cells_.size());  // at least 64 cells: a shift by less than 64
     for (const Cell& cell : old) {
       if (cell.key == 0) continue;
       size_t i = Home(cell.key);
@@ -85,7 +84,7 @@ class KeyMap {
 
   std::vector<Cell> cells_;
   size_t mask_ = 0;
-  int shift_ = 64;
+  int shift_ = 63;
   size_t count_ = 0;
 };
 

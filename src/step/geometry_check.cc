@@ -115,9 +115,10 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
   }
   const geometry::Pool& pool = layout.pools[group.pool];
   out->num_slots = pool.num_blocks * out->block_size;
-  if (pool.num_blocks * out->EntriesPerBlock() > static_cast<int64_t>(kMostPoolBlocks)) {
+  const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
+  if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
     return Malformed("groups[%zu]: %lld kernel blocks do not fit an int32 table", i,
-                     static_cast<long long>(pool.num_blocks * out->EntriesPerBlock()));
+                     static_cast<long long>(entries));
   }
   return {};
 }
@@ -126,7 +127,7 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
 
 Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
                      std::vector<std::string>* gaps) {
-  kvguard_geometry in;
+  kvguard_geometry in{};
   if (Status s = ReadStruct(geometry, &in, "geometry"); !s.ok()) return s;
   if (in.engine == nullptr) return Malformed("geometry: engine is NULL; name the engine");
   constexpr uint32_t kKnownFlags = KVGUARD_ENGINE_ASYNC | KVGUARD_ENGINE_CONNECTOR |

@@ -140,7 +140,6 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
       case KVGUARD_EVENT_FREE:
       case KVGUARD_EVENT_ZERO:
       case KVGUARD_EVENT_ZERO_DONE:
-        break;
       case KVGUARD_EVENT_RESERVE:
       case KVGUARD_EVENT_LOAD:
       case KVGUARD_EVENT_LOAD_DONE:
@@ -164,7 +163,7 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
 }  // namespace
 
 Status CheckBegin(const kvguard_begin* begin, const geometry::Layout& layout, BeginView* view) {
-  kvguard_begin in;
+  kvguard_begin in{};
   if (Status s = ReadStruct(begin, &in, "begin"); !s.ok()) return s;
   if (in.flags != 0) return Unsupported("begin: flags %#x are not known to this version", in.flags);
   if (Status s = CheckEvents(in.events, in.num_events, layout, &view->events); !s.ok()) return s;
@@ -191,7 +190,7 @@ Status CheckBegin(const kvguard_begin* begin, const geometry::Layout& layout, Be
 }
 
 Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanView* view) {
-  kvguard_plan in;
+  kvguard_plan in{};
   if (Status s = ReadStruct(plan, &in, "plan"); !s.ok()) return s;
   if (in.flags != 0) return Unsupported("plan: flags %#x are not known to this version", in.flags);
   if (in.pass < KVGUARD_PASS_TARGET || in.pass > KVGUARD_PASS_DUMMY) {
@@ -279,7 +278,7 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
 
 Status CheckOutcome(const kvguard_outcome* outcome, const geometry::Layout& layout,
                     OutcomeView* view) {
-  kvguard_outcome in;
+  kvguard_outcome in{};
   if (Status s = ReadStruct(outcome, &in, "outcome"); !s.ok()) return s;
   if (in.flags != 0)
     return Unsupported("outcome: flags %#x are not known to this version", in.flags);

@@ -192,7 +192,7 @@ bool StepEncoder::Impl::Events(const kvguard_event* data, uint64_t count,
 }
 
 bool StepEncoder::Impl::Begin(const kvguard_record& record) {
-  kvguard_begin in;
+  kvguard_begin in{};
   if (!step::ReadStruct(record.body.begin, &in, "begin").ok()) return false;
   if (!scheduled_array.Assign(in.scheduled, in.num_scheduled, kMostElements, "scheduled").ok()) {
     return false;
@@ -327,7 +327,7 @@ flatbuffers::Offset<wire::GroupPlan> StepEncoder::Impl::Group(
 }
 
 bool StepEncoder::Impl::Plan(const kvguard_record& record, const JudgedColumns& judged) {
-  kvguard_plan in;
+  kvguard_plan in{};
   if (!step::ReadStruct(record.body.plan, &in, "plan").ok()) return false;
   if (!group_array.Assign(in.groups, in.num_groups, state.rows.size(), "groups").ok()) return false;
   if (in.num_rows > 0 && in.requests == nullptr) return false;
@@ -365,7 +365,7 @@ bool StepEncoder::Impl::Plan(const kvguard_record& record, const JudgedColumns& 
 }
 
 bool StepEncoder::Impl::Outcome(const kvguard_record& record) {
-  kvguard_outcome in;
+  kvguard_outcome in{};
   if (!step::ReadStruct(record.body.outcome, &in, "outcome").ok()) return false;
   if (!row_array.Assign(in.rows, in.num_rows, kMostElements, "rows").ok()) return false;
   flatbuffers::Offset<wire::Events> event_offset = 0;
@@ -442,7 +442,7 @@ bool StepEncoder::Add(const kvguard_record& in, const JudgedColumns& judged) {
 void StepEncoder::AddRefused(const kvguard_record& record, kvguard_status status) {
   Impl& impl = *impl_;
   impl.StartPayload();
-  kvguard_record in;
+  kvguard_record in{};
   // Not even the record itself can be read: kind 0.
   if (!step::ReadStruct(&record, &in, "record").ok()) in = kvguard_record{};
   impl.Close(in.step, wire::Body::Refused,

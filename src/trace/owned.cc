@@ -145,7 +145,7 @@ OwnedRecord OwnedRecord::Of(const kvguard_record& record) {
   out.step = record.step;
   switch (record.kind) {
     case KVGUARD_RECORD_BEGIN: {
-      kvguard_begin in;
+      kvguard_begin in{};
       out.refused = !step::ReadStruct(record.body.begin, &in, "begin").ok() || in.flags != 0;
       if (out.refused) break;
       out.events = EventsOf(in.events, in.num_events);
@@ -157,13 +157,13 @@ OwnedRecord OwnedRecord::Of(const kvguard_record& record) {
       break;
     }
     case KVGUARD_RECORD_PLAN: {
-      kvguard_plan in;
+      kvguard_plan in{};
       out.refused = !step::ReadStruct(record.body.plan, &in, "plan").ok() || in.flags != 0;
       if (!out.refused) out.plan = CopyOf(in);
       break;
     }
     case KVGUARD_RECORD_OUTCOME: {
-      kvguard_outcome in;
+      kvguard_outcome in{};
       out.refused = !step::ReadStruct(record.body.outcome, &in, "outcome").ok() || in.flags != 0;
       if (out.refused) break;
       out.events = EventsOf(in.events, in.num_events);
@@ -180,13 +180,13 @@ OwnedRecord OwnedRecord::Of(const kvguard_record& record) {
       break;
     }
     case KVGUARD_RECORD_END: {
-      kvguard_end in;
+      kvguard_end in{};
       out.refused = !step::ReadStruct(record.body.end, &in, "end").ok();
       if (!out.refused) out.flags = in.flags;
       break;
     }
     case KVGUARD_RECORD_RESET: {
-      kvguard_reset in;
+      kvguard_reset in{};
       out.refused = !step::ReadStruct(record.body.reset, &in, "reset").ok();
       if (!out.refused) out.reason = in.reason;
       break;
