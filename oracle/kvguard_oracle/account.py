@@ -11,14 +11,20 @@ from dataclasses import dataclass, field
 from kvguard_oracle.geometry import Geometry, Group, Pool
 from kvguard_oracle.records import Scheduled
 
+MOST_FORGOTTEN = 16
+
 
 @dataclass
 class Entry:
     """One column of one row."""
 
     block: int
-    # False where the id is out of the pool or null: such an entry claims nothing
+    # False where the id is out of the pool or null, and where a window has passed the column
     claims: bool
+    # the step in which this column was bound
+    bound_in: int = 0
+    # its claim ended silently because somebody else got the block as new
+    given_away: bool = False
     # the step in which this claim was made as a prefix hit; None: it was not
     hit_in: int | None = None
 
@@ -34,12 +40,22 @@ class Request:
     count: int
     # (step, drafts): drafts whose outcome is not known
     open_outcomes: list[tuple[int, int]] = field(default_factory=list)
-    # steps whose open outcome was forgotten: it may still be told, and changes nothing
-    forgotten: set[int] = field(default_factory=set)
+    # (step, drafts) whose open outcome was forgotten: it may still be told, and changes nothing
+    forgotten: list[tuple[int, int]] = field(default_factory=list)
+    # the latest step that was forgotten so long ago that nothing is said of it
+    forgotten_for_good: int = -1
 
     def forget_outcomes(self) -> None:
-        self.forgotten |= {step for step, _ in self.open_outcomes}
+        for step, drafts in self.open_outcomes:
+            self.forget(step, drafts)
         self.open_outcomes = []
+
+    def forget(self, step: int, drafts: int) -> None:
+        """judging.md, OUTCOME: the 16 latest of a request are remembered."""
+        self.forgotten.append((step, drafts))
+        if len(self.forgotten) > MOST_FORGOTTEN:
+            gone, _ = self.forgotten.pop(0)
+            self.forgotten_for_good = max(self.forgotten_for_good, gone)
 
     def know_frontier(self, tokens: int) -> None:
         """The frontier is exactly `tokens`; what was open does not matter any more."""
@@ -81,6 +97,8 @@ class Account:
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         self.requests: dict[int, Request] = {}
+        # (pool, block) -> the step in which it was last bound fresh
+        self.fresh_in: dict[tuple[int, int], int] = {}
 
     def admit(self, key: int, first: int) -> None:
         rows: dict[int, list[Entry]] = {group.index: [] for group in self.geometry.groups}

@@ -7,6 +7,7 @@ from kvguard_oracle.account import Account, Entry, Request
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Event
+from kvguard_oracle.windows import end_passed_claims, expire, is_needed
 
 BLOCK_OUT_OF_RANGE = 201
 BLOCK_NULL = 202
@@ -27,7 +28,8 @@ def is_ignored(account: Account, event: Event) -> bool:
 
 
 def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
-    if event.kind == "gap":
+    if event.kind in ("gap", "domain"):
+        # docs/judging.md says nothing of domains yet: accepted and ignored
         return []
     if event.kind == "admit":
         account.admit(event.request, event.first)
@@ -41,6 +43,7 @@ def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
         return [Finding(REQUEST_UNKNOWN, step, group, event.request)]
     if event.kind == "rollback":
         roll_back(request, event.count)
+        expire(account, request)
         return []
     assert event.group is not None
     if event.kind == "truncate":
@@ -66,6 +69,7 @@ def bind_blocks(
     for block in blocks:
         column = len(row)
         entry, code = judge_binding(account, step, request, group, block)
+        entry.bound_in = step
         row.append(entry)
         if code is not None:
             grade = ownership_grade(account.geometry) if code == BLOCK_OWNED else PROOF
@@ -78,17 +82,37 @@ def bind_blocks(
 def judge_binding(
     account: Account, step: int, request: Request, group: Group, block: int
 ) -> tuple[Entry, int | None]:
-    """judging.md, Binding block b in column c: checked in this order, exactly one line applies."""
+    """judging.md, Binding block b in column c: checked in this order, exactly one line applies.
+
+    In a full-attention group every column is needed, so that Windows, Binding says the same.
+    """
     row = request.rows[group.index]
     column = len(row)
     pool = group.pool
     if not pool.in_range(block):
         return Entry(block, claims=False), BLOCK_OUT_OF_RANGE
+    if not is_needed(group, column, request.low):
+        return Entry(block, claims=False), None
     if pool.is_null(block):
         return Entry(block, claims=False), BLOCK_NULL
-    if any(entry.block == block for entry in row):
-        return Entry(block, claims=True, hit_in=step), BLOCK_REPEATED
+    if row_holds(request, group, block):
+        return Entry(block, claims=True), BLOCK_REPEATED
     if (column + 1) * group.block_size <= request.low:
         return Entry(block, claims=True, hit_in=step), None
-    owned = account.claims(pool, block) > account.hits(pool, block, step)
+    return judge_fresh(account, step, group, block)
+
+
+def row_holds(request: Request, group: Group, block: int) -> bool:
+    """Line 3; of a window, only columns with a claim that are needed at `high`."""
+    for column, entry in enumerate(request.rows[group.index]):
+        if entry.claims and entry.block == block and is_needed(group, column, request.high):
+            return True
+    return False
+
+
+def judge_fresh(account: Account, step: int, group: Group, block: int) -> tuple[Entry, int | None]:
+    """Line 5."""
+    end_passed_claims(account, step, group.pool, block)
+    owned = account.claims(group.pool, block) > account.hits(group.pool, block, step)
+    account.fresh_in[group.pool.index, block] = step
     return Entry(block, claims=True), BLOCK_OWNED if owned else None

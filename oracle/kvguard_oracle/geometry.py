@@ -17,11 +17,17 @@ ENGINE_CONNECTOR = 1 << 1
 # PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules so far
 ENGINE_FLAGS = 0b11111
 
+FULL, WINDOW, CHUNKED = "full", "window", "chunked"
+
 # kvguard.h, group flags
 GROUP_REPLICATED = 1 << 0
 GROUP_PAD_ROWS_NULL = 1 << 2
 
 NONE = -1
+
+LARGEST_I32 = 2**31 - 1
+# what a block is bound as whose table entries do not fit 31 bits
+BOUND_AS_NOTHING = -1
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,17 @@ class Pool:
 class Group:
     index: int
     pool: Pool
+    kind: str
     flags: int
     # "block" or "kernel_block": what one entry of a table counts
     table_unit: str
     block_size: int
     kernel_block_size: int
     max_columns: int
+    # WINDOW: tokens of the window, kept for ever, kept beyond it; CHUNKED: tokens of a chunk
+    window: int
+    sink: int
+    retained: int
 
     def entries_per_block(self) -> int:
         """m (judging.md, Table): how many table entries show one bound block."""
@@ -94,6 +105,12 @@ class Geometry:
         return [group for group in self.groups if group.pool.index == pool.index]
 
 
+def fits(group: Group, block: int) -> bool:
+    """judging.md, Table: the whole block fits 31 bits."""
+    m = group.entries_per_block()
+    return block >= 0 and block * m + m - 1 <= LARGEST_I32
+
+
 def refuse(what: str) -> None:
     raise UnsupportedError(f"docs/judging.md does not define {what}")
 
@@ -111,7 +128,7 @@ def read_pool(line: Line, index: int) -> Pool:
 def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
     if number(line, "id") != index:
         raise UnreadableError(f"group {index} has another id")
-    if text(line, "kind") != "full":
+    if text(line, "kind") not in (FULL, WINDOW, CHUNKED):
         refuse(f"a group of kind {text(line, 'kind')}")
     if text(line, "placement") != "assigned":
         refuse(f"placement {text(line, 'placement')}")
@@ -132,11 +149,15 @@ def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
     group = Group(
         index=index,
         pool=pools[number(line, "pool")],
+        kind=text(line, "kind"),
         flags=flags,
         table_unit=unit,
         block_size=number(line, "block_size"),
         kernel_block_size=number(line, "kernel_block_size"),
         max_columns=number(line, "max_columns"),
+        window=number(line, "window"),
+        sink=number(line, "sink"),
+        retained=number(line, "retained"),
     )
     check_sizes(group)
     return group
@@ -147,8 +168,10 @@ def check_sizes(group: Group) -> None:
         raise UnreadableError(f"group {group.index} has blocks without tokens")
     if group.block_size % group.kernel_block_size != 0:
         raise UnreadableError(f"group {group.index}: kernel_block_size does not divide block_size")
-    if group.pad_rows_null() and not group.pool.has_null_block():
-        refuse("null padding rows in a pool without a null block")
+    if group.kind != FULL and group.window < 1:
+        raise UnreadableError(f"group {group.index} has a window without tokens")
+    if group.kind == CHUNKED and (group.sink or group.retained):
+        raise UnreadableError(f"group {group.index}: only a sliding window has a sink or retains")
 
 
 def check_no_aliasing(lines: list[Line]) -> None:

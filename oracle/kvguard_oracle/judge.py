@@ -14,6 +14,7 @@ from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.frontier_rules import judge_frontier
 from kvguard_oracle.geometry import Geometry, read_geometry
 from kvguard_oracle.length_rules import judge_lengths
+from kvguard_oracle.lifetime_rules import judge_lifetime
 from kvguard_oracle.outcome import END_ABANDONED, apply_end, apply_outcome, had_forward
 from kvguard_oracle.records import (
     Begin,
@@ -41,11 +42,6 @@ CANNOT_JUDGE = "cannot_judge"
 
 # kvguard.h, event flags
 EVENT_BINDINGS_LOST = 1 << 2
-
-# A PLAN, OUTCOME or END of a step that was never begun: docs/judging.md and kvguard.h call it
-# malformed, and say of a malformed BEGIN alone that bindings are lost. True would read it as the
-# trace of a BEGIN that was lost on the way.
-UNBEGUN_STEP_LOSES_BINDINGS = False
 
 STAGE_FINAL = "final"
 PASS_TARGET = "target"
@@ -86,9 +82,9 @@ class Judge:
         self.account = Account(geometry)
         self.step: OpenStep | None = None
         self.last_begun: int | None = None
-        # after a malformed BEGIN nothing is judged until a RESET
+        # nothing but dummy passes is judged until a RESET
         self.bindings_lost = False
-        # groups that were shown at stage FINAL once
+        # groups that were shown at stage FINAL once, in whatever step
         self.shown_final: set[int] = set()
         self.result = Result()
 
@@ -125,7 +121,8 @@ class Judge:
             self.gap(name, self.open_or_ended())
             return
         self.gap(name, self.open_or_ended())
-        if self.is_new_step(number) and UNBEGUN_STEP_LOSES_BINDINGS:
+        if self.is_new_step(number) and not is_dummy(record):
+            # of a step beyond the last one begun: its BEGIN was lost on the way
             self.bindings_lost = True
 
     def open_or_ended(self) -> int:
@@ -178,16 +175,13 @@ class Judge:
             return
         if self.step is None or plan.step != self.step.number:
             raise MalformedError("a plan of a step that is not open")
-        if self.bindings_lost:
-            return
         check_plan(self.geometry, plan)
         self.note_presented(self.step, plan)
-        if self.step.judges_plans:
+        if self.step.judges_plans and not self.bindings_lost:
             self.judge_plan(self.step, plan)
 
     def feed_dummy(self, plan: Plan) -> None:
-        if self.bindings_lost or (self.step is not None and not self.step.judges_plans):
-            return
+        """At any time, and whatever is known of the bindings."""
         check_plan(self.geometry, plan)
         step = self.step or OpenStep(plan.step)
         self.result.findings += judge_dummy(View(self.account, step, plan, []))
@@ -200,6 +194,7 @@ class Judge:
                 step.slots.add(part.group)
             if plan.stage == STAGE_FINAL:
                 step.finals.add(part.group)
+                self.shown_final.add(part.group)
 
     def judge_plan(self, step: OpenStep, plan: Plan) -> None:
         """In the order of judging.md, PLAN."""
@@ -207,6 +202,7 @@ class Judge:
         findings += judge_tables(view)
         frontier, assumptions = judge_frontier(view)
         findings += frontier
+        findings += judge_lifetime(view)
         findings += judge_lengths(view)
         findings += judge_slots(view)
         self.result.findings += findings
@@ -232,9 +228,8 @@ class Judge:
             self.look_for_missing(step, end)
             apply_end(self.account, step, end)
         self.result.steps += 1
-        if step.has_tokens and step.number not in self.result.gap_steps():
+        if had_forward(step, end) and step.number not in self.result.gap_steps():
             self.result.steps_judged += 1
-        self.shown_final |= step.finals
         self.step = None
 
     def look_for_missing(self, step: OpenStep, end: End) -> None:
@@ -259,6 +254,10 @@ class Judge:
     def feed_footer(self, footer: Footer) -> None:
         if footer.lost_steps or footer.lost_records:
             raise UnsupportedError("the trace lost records: " + footer.reason)
+
+
+def is_dummy(record: Record) -> bool:
+    return isinstance(record, Plan) and record.pass_name == PASS_DUMMY
 
 
 def is_loss(event: Event) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.records import End, Outcome, OutcomeRow
+from kvguard_oracle.windows import expire
 
 REJECTED_MORE_THAN_DRAFTED = 905
 
@@ -19,7 +20,9 @@ def apply_outcome(account: Account, step: OpenStep | None, outcome: Outcome) -> 
         request = account.requests.get(row.request)
         if request is None:
             continue
-        if not apply_row(request, step, outcome.step, row):
+        right = apply_row(request, step, outcome.step, row)
+        expire(account, request)
+        if not right:
             code = REJECTED_MORE_THAN_DRAFTED
             findings.append(Finding(code, outcome.step, None, row.request))
     return findings
@@ -50,7 +53,19 @@ def apply_late_row(request: Request, of_step: int, rejected: int) -> bool:
         request.low += drafts - rejected
         request.high = max(request.low, request.high - rejected)
         return True
-    return rejected == 0 or of_step in request.forgotten
+    return apply_forgotten_row(request, of_step, rejected)
+
+
+def apply_forgotten_row(request: Request, of_step: int, rejected: int) -> bool:
+    """A step whose outcome was forgotten: no effect, once. Any other: nothing is rejected."""
+    for index, (step, drafts) in enumerate(request.forgotten):
+        if step != of_step:
+            continue
+        if rejected > drafts:
+            return False
+        del request.forgotten[index]
+        return True
+    return rejected == 0 or of_step <= request.forgotten_for_good
 
 
 def had_forward(step: OpenStep, end: End) -> bool:
@@ -64,6 +79,7 @@ def apply_end(account: Account, step: OpenStep, end: End) -> None:
         request = account.requests.get(key)
         if request is not None:
             move(request, step.number, scheduled, abandoned=bool(end.flags & END_ABANDONED))
+            expire(account, request)
 
 
 def move(request: Request, step: int, scheduled: ScheduledRequest, abandoned: bool) -> None:
@@ -73,6 +89,7 @@ def move(request: Request, step: int, scheduled: ScheduledRequest, abandoned: bo
     request.count += tokens
     if abandoned:
         request.high += tokens
+        request.forget(step, tokens)
     elif scheduled.rejected is not None or drafts == 0:
         rejected = scheduled.rejected or 0
         request.low += tokens - rejected

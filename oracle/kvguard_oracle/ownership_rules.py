@@ -36,5 +36,4 @@ def judge_foreign_writes(
             continue
         if view.account.held_by_another(group.pool, block, key):
             findings.append(view.finding(FOREIGN_WRITE, row, position, group.index))
-    # read as: the first 8 runs that are foreign writes
     return findings[:MOST_IN_A_ROW]

@@ -11,6 +11,7 @@ from kvguard_oracle.binding import REQUEST_UNKNOWN, ownership_grade
 from kvguard_oracle.findings import SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Scheduled
+from kvguard_oracle.windows import expire
 
 CAPACITY_SHORT = 204
 TWO_WRITERS = 603
@@ -40,6 +41,7 @@ def judge_schedule(
 def judge_row(account: Account, step: OpenStep, request: Request, row: Scheduled) -> list[Finding]:
     geometry = account.geometry
     findings = judge_count(geometry, step.number, request, row)
+    expire(account, request)
     start_high = max(request.low, min(request.high, row.num_computed))
     if any(finding.code == COUNT_AHEAD for finding in findings):
         # "the frontier stays; the step starts at low"

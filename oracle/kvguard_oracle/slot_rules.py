@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvguard_oracle.findings import Finding
-from kvguard_oracle.geometry import Group
+from kvguard_oracle.geometry import Group, fits
 from kvguard_oracle.ownership_rules import judge_foreign_writes
 from kvguard_oracle.records import GroupPlan
 from kvguard_oracle.view import KnownRow, View
@@ -18,19 +18,12 @@ SLOT_OUT_OF_RANGE = 404
 SLOT_WRITTEN_TWICE = 405
 PAD_SLOT_REAL = 406
 
-NOWHERE = -1
-
 
 @dataclass
 class Token:
     position: int
     slot: int
-    expected: int
-    # its column is bound to an id below 0: it is wrong only in company
-    column_below_zero: bool
-
-    def differs(self) -> bool:
-        return self.slot != self.expected
+    wrong: bool
 
 
 def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> list[Token]:
@@ -40,13 +33,19 @@ def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> lis
     for i, index in enumerate(row.tokens):
         position = row.start + i
         block = view.account.bound_block(row.request.key, group, position)
-        if block is None or block < 0:
-            expected = NOWHERE
-        else:
-            expected = group.slot_in(block, position)
-        below_zero = block is not None and block < 0
-        tokens.append(Token(position, slots[index], expected, below_zero))
+        wrong = is_wrong(group, position, slots[index], block)
+        tokens.append(Token(position, slots[index], wrong))
     return tokens
+
+
+def is_wrong(group: Group, position: int, slot: int, block: int | None) -> bool:
+    if block is None:
+        # no column: wrong whatever the slot
+        return True
+    if not fits(group, block):
+        # bound as -1: not judged
+        return False
+    return slot != group.slot_in(block, position)
 
 
 def classify(view: View, group: Group, slot: int) -> int:
@@ -79,7 +78,7 @@ def judge_group(view: View, group: Group, slots: list[int]) -> list[Finding]:
             continue
         tokens = row_tokens(view, group, slots, row)
         written += [(row, token) for token in tokens]
-        if not any(token.differs() and not token.column_below_zero for token in tokens):
+        if not any(token.wrong for token in tokens):
             continue
         any_wrong = True
         findings += wrong_slots(view, group, row, tokens)
@@ -93,7 +92,7 @@ def judge_group(view: View, group: Group, slots: list[int]) -> list[Finding]:
 def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) -> list[Finding]:
     first: dict[int, int] = {}
     for token in tokens:
-        if token.differs():
+        if token.wrong:
             first.setdefault(classify(view, group, token.slot), token.position)
     return [view.finding(code, row, position, group.index) for code, position in first.items()]
 

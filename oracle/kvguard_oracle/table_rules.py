@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from kvguard_oracle.findings import Finding
-from kvguard_oracle.geometry import Group
+from kvguard_oracle.geometry import BOUND_AS_NOTHING, Group, fits
 from kvguard_oracle.records import Table
 from kvguard_oracle.view import KnownRow, View
+from kvguard_oracle.windows import is_needed
 
 TABLE_MISMATCH = 301
 TABLE_NULL = 302
 TABLE_OUT_OF_RANGE = 303
 TABLE_COLUMNS_MISMATCH = 304
 PADDED_ROW_NOT_NULL = 305
-
-LARGEST_I32 = 2**31 - 1
 
 
 def expected_entries(group: Group, row: KnownRow) -> list[int]:
@@ -23,17 +22,21 @@ def expected_entries(group: Group, row: KnownRow) -> list[int]:
     expected = []
     for entry in row.request.rows[group.index]:
         for j in range(m):
-            value = entry.block * m + j
-            out_of_pool = not group.pool.in_range(entry.block)
-            if out_of_pool and not 0 <= value <= LARGEST_I32:
-                value = -1
-            expected.append(value)
+            expected.append(entry.block * m + j if fits(group, entry.block) else BOUND_AS_NOTHING)
     return expected
+
+
+def compared_entries(group: Group, row: KnownRow, count: int) -> list[int]:
+    """Of the first `count` entries, those that are compared (judging.md, Windows, Table)."""
+    at = row.scheduled.start_high
+    m = group.entries_per_block()
+    return [entry for entry in range(count) if is_needed(group, entry // m, at)]
 
 
 def is_null_entry(group: Group, value: int) -> bool:
     if not group.pool.has_null_block():
-        return False
+        # the null entry of a pool without a null block
+        return value == -1
     return value // group.entries_per_block() == group.pool.null_block
 
 
@@ -67,7 +70,7 @@ def judge_table_row(view: View, group: Group, table: Table, row: KnownRow) -> li
     if told is not None:
         compared = min(compared, max(told, 0))
     first: dict[int, int] = {}
-    for column in range(compared):
+    for column in compared_entries(group, row, compared):
         value = table.entry(row.index, column)
         if value != expected[column]:
             first.setdefault(classify(group, value), column)

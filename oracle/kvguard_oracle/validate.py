@@ -11,7 +11,16 @@ from kvguard_oracle.errors import MalformedError, UnsupportedError
 from kvguard_oracle.geometry import Geometry
 from kvguard_oracle.records import Begin, Event, GroupPlan, Outcome, Plan, Scheduled
 
-REQUEST_EVENTS = ("admit", "finish", "preempt", "rollback", "append", "replace", "truncate")
+REQUEST_EVENTS = (
+    "admit",
+    "finish",
+    "preempt",
+    "rollback",
+    "domain",
+    "append",
+    "replace",
+    "truncate",
+)
 # positions and counts beyond it are nonsense; judging.md and kvguard.h name no bound
 MOST_TOKENS = 2**40
 TABLE_EVENTS = ("append", "replace", "truncate")

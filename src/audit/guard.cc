@@ -306,6 +306,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
   kvguard::rules::JudgeLifetimes(context);
+  kvguard::rules::JudgeUseBeforeDone(context);
   kvguard::rules::JudgeLengths(context);
   for (const auto& group : plan_view_.groups) {
     kvguard::rules::JudgeSlots(context, group);
@@ -369,6 +370,11 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
       if (final_known_[g] != 0 && (planned_[g] & kFinalSeen) == 0)
         NoteGap("final-plan-missing", record.step);
     }
+  }
+  if (real && !lost_ && !step_unjudged_ && !abandoned) {
+    Context context = MakeContext(record.step);
+    kvguard::rules::JudgeAnnouncedAtEnd(context);
+    Conclude(context);
   }
   if (!lost_) mirror.EndStep(record.step, real, abandoned);
   step_open = false;

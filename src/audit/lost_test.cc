@@ -229,21 +229,6 @@ TEST(Begin, WhatWasFoundBeforeTheLossIsNotReported) {
   ExpectNothingIsJudged(s);
 }
 
-TEST(Begin, TransfersAndCopiesAreGapsByName) {
-  for (const uint32_t kind :
-       {KVGUARD_EVENT_ZERO, KVGUARD_EVENT_COPY, KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
-    Scenario s;
-    Running(s);
-    kvguard_event event{};
-    event.size = sizeof(event);
-    event.kind = kind;
-    s.Event(event).Schedule("a", 1).Step();
-    EXPECT_TRUE(
-        HasGap(s, kind < KVGUARD_EVENT_RESERVE ? "copy-not-judged" : "transfer-not-judged"));
-    ExpectTheStepIsAGap(s);
-  }
-}
-
 TEST(Begin, ARequestThatIsScheduledTwiceIsAGap) {
   Scenario s;
   Running(s);
@@ -405,12 +390,11 @@ TEST(Outcome, MaySayThatBindingsAreLost) {
   ExpectNothingIsJudged(s);
 }
 
-TEST(Outcome, ResultsOfTransfersAreAGapByName) {
+TEST(Outcome, ResultsOfTransfersAreJudged) {
   Scenario s;
   Running(s);
   EXPECT_EQ(FeedOutcome(s, 1, 0, KVGUARD_EVENT_LOAD_DONE), KVGUARD_OK);
-  EXPECT_TRUE(HasGap(s, "transfer-not-judged"));
-  ExpectTheStepIsAGap(s);
+  EXPECT_EQ(s.Codes(), std::vector<uint32_t>{rules::kTransferUnknown}) << s.Report();
 }
 
 TEST(End, AMalformedOneLeavesTheStepOpen) {

@@ -97,7 +97,9 @@ Scenario::Event_& Scenario::Push(uint32_t kind, uint64_t request) {
 Scenario& Scenario::Admit(const std::string& name, std::vector<std::vector<int64_t>> blocks,
                           int64_t computed) {
   Live live;
-  live.key = keys_[name] = next_key_++;
+  const auto expected = expected_.find(name);
+  live.key = keys_[name] = expected != expected_.end() ? expected->second : next_key_++;
+  if (expected != expected_.end()) expected_.erase(expected);
   live.computed = computed;
   if (blocks.size() == 1) blocks.resize(options_.groups.size(), blocks[0]);
   live.blocks = blocks;
@@ -173,6 +175,21 @@ Scenario& Scenario::Schedule(const std::string& name, int64_t tokens, uint32_t d
 
 Scenario& Scenario::Event(const kvguard_event& event) {
   events_.emplace_back().event = event;
+  return *this;
+}
+
+Scenario& Scenario::Blocks(uint32_t kind, const std::string& name, std::vector<int64_t> blocks,
+                           int64_t value, int64_t first, uint32_t group) {
+  Event_& e = Push(kind, name.empty() ? 0 : Key(name));
+  e.event.group = group;
+  e.event.value = value;
+  e.event.first = first;
+  e.blocks = std::move(blocks);
+  return *this;
+}
+
+Scenario& Scenario::Expect(const std::string& name) {
+  keys_[name] = expected_[name] = next_key_++;
   return *this;
 }
 

@@ -101,6 +101,11 @@ class Scenario {
   Scenario& Schedule(const std::string& name, int64_t tokens, uint32_t drafts = 0,
                      int64_t computed = -1);
   Scenario& Event(const kvguard_event& event);
+  // An event with blocks, for a request or (name "") for none. value: the id of a transfer.
+  Scenario& Blocks(uint32_t kind, const std::string& name, std::vector<int64_t> blocks,
+                   int64_t value = 0, int64_t first = 0, uint32_t group = 0);
+  // A key for a request that is admitted later.
+  Scenario& Expect(const std::string& name);
   Scenario& Gap(const std::string& name, uint32_t flags = 0);
 
   // --- feeding ---
@@ -154,6 +159,7 @@ class Scenario {
   kvguard_guard* guard_ = nullptr;
   std::map<std::string, Live> live_;
   std::map<std::string, uint64_t> keys_;
+  std::map<std::string, uint64_t> expected_;
   std::vector<Event_> events_;
   struct Scheduled {
     std::string name;

@@ -206,6 +206,66 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
                          ? ", but " + Victim(f, name_of) + " are there by now."
                          : Sprintf(", but its block %lld was given away since.", observed));
     }
+    case rules::kFreedWhileHeld:
+      return Sprintf("The engine says that nobody holds block %lld, but %s has it in column %lld.",
+                     observed, name_of(f.request).c_str(), pos);
+    case rules::kFreedTwice:
+      return Sprintf("Block %lld was freed twice.", observed);
+    case rules::kContentMisplaced:
+      return Sprintf(
+          "%s was given block %lld as a prefix hit in column %lld, but what it holds was written "
+          "in column %lld.",
+          req, observed, pos, expected);
+    case rules::kReadWhileLoading:
+      return Sprintf("%s would read position %lld from block %lld, which a transfer still fills.",
+                     req, pos, observed);
+    case rules::kWriteWhilePinned:
+      return Sprintf(
+          "%s is scheduled to write block %lld from position %lld on, which a transfer still reads "
+          "or fills.",
+          req, observed, pos);
+    case rules::kPinnedRebound:
+      return Sprintf(
+          "%s was given block %lld as new in column %lld, but a transfer for somebody else pins "
+          "it.",
+          req, observed, pos);
+    case rules::kTransferUnknown:
+      return Sprintf("Transfer %lld ended, but it was never announced or had ended before.",
+                     observed);
+    case rules::kTransferMisplaced: {
+      std::string text =
+          f.pos == KVGUARD_NONE
+              ? Sprintf("A transfer for %s sends block %lld, which is not in its row",
+                        name_of(f.request).c_str(), observed)
+              : Sprintf("A transfer fills block %lld for position %lld of %s, where %s is bound",
+                        observed, pos, name_of(f.request).c_str(),
+                        f.expected == KVGUARD_NONE ? "nothing"
+                                                   : Sprintf("block %lld", expected).c_str());
+      if (Has(f, KVGUARD_FINDING_HAS_VICTIM)) text += "; that is " + Victim(f, name_of);
+      return text + ".";
+    }
+    case rules::kFailedLoadUsed:
+      return Sprintf(
+          "%s counts position %lld as computed, but a failed load left its block %lld empty.", req,
+          pos, observed);
+    case rules::kTransferReused:
+      return Sprintf("Transfer %lld is announced again: ids are never used twice.", observed);
+    case rules::kUsedBeforeZeroed:
+    case rules::kUsedBeforeCopied:
+      return Sprintf("%s would use block %lld at position %lld before it was %s in this step.", req,
+                     observed, pos, f.code == rules::kUsedBeforeZeroed ? "zeroed" : "copied to");
+    case rules::kZeroLive:
+      return Sprintf("Block %lld is zeroed although it holds %s's token %lld.", observed,
+                     name_of(f.request).c_str(), pos);
+    case rules::kCopyTargetHeld:
+      return f.request == 0 ? Sprintf("A block is copied onto the null block %lld.", observed)
+                            : Sprintf("A block is copied onto block %lld, which request %s holds.",
+                                      observed, name_of(f.request).c_str());
+    case rules::kCopySourceZeroed:
+      return Sprintf("Block %lld is copied from and zeroed in the same step.", observed);
+    case rules::kCopyLost:
+      return Sprintf("Block %lld (%llu in all) was to be zeroed or copied to, and was not.",
+                     observed, count);
     case rules::kFrontierMismatch:
       return Sprintf("%s has computed %lld tokens, but its row starts at position %lld.", req,
                      expected, observed);

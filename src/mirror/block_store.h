@@ -28,6 +28,16 @@ struct Block {
   uint64_t write_step = 0;  // last step whose schedule writes it, and by whom
   uint64_t writer = 0;
   uint64_t stamp = 0;  // the last Mirror::StampRow that met it
+  // Where its content belongs: the column that it was bound in as fresh or loaded for, plus 1 (0:
+  // not known), and that column's group.
+  uint32_t home = 0;
+  uint32_t home_group = 0;
+  // Transfers that pin it: all incoming ones, of these the loads, and the outgoing ones.
+  uint32_t pins_in = 0;
+  uint32_t loading = 0;
+  uint32_t pins_out = 0;
+  bool lost = false;   // a failed load left it without content
+  bool freed = false;  // the engine said so, and nobody has claimed it since
 };
 
 struct UnmapBlocks {

@@ -25,6 +25,10 @@ void Mirror::Reset() {
   blocks_.resize(layout_->pools.size());
   for (size_t i = 0; i < layout_->pools.size(); ++i)
     blocks_[i].Init(static_cast<size_t>(layout_->pools[i].num_blocks));
+  transfers_.Reset();
+  zeroing_.NewStep();
+  copying_.NewStep();
+  num_loading_ = num_out_ = num_lost_ = 0;
   requests_.clear();
   free_.clear();
   map_.Clear();
@@ -114,7 +118,7 @@ void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
         request.maybe_stale = true;
         if (other.Needs(column, request.frontier.valid_high)) continue;
         GiveBack(request, other, column, step);
-        request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kNoClaim;
+        request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kLapsed;
       }
     }
   }
@@ -126,7 +130,8 @@ bool Mirror::HoldsItsBlock(const Request& request, const geometry::Group& group,
   if (!InPool(group, block)) return true;  // a finding when it was bound
   const uint64_t claimed_in = request.rows[group.id].claimed_in[static_cast<size_t>(column)];
   // A hit may be bound in the very step that its writer is.
-  return claimed_in != kNoClaim && BlockOf(group, block).since_step <= claimed_in;
+  return claimed_in != kLapsed && block != layout_->pools[group.pool].null_block &&
+         BlockOf(group, block).since_step <= (claimed_in & ~kNoClaim);
 }
 
 void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t columns,
@@ -209,6 +214,37 @@ Holding Mirror::HoldingOf(uint32_t index, const geometry::Group& group, int64_t 
   return {};
 }
 
+void Mirror::Pin(const Transfer& transfer, int by) {
+  const geometry::Group& group = layout_->groups[transfer.group];
+  const bool load = transfer.kind == TransferKind::kLoad;
+  const auto add = [by](uint32_t* pins) { *pins += static_cast<uint32_t>(by); };
+  for (const int64_t block : transfer.blocks) {
+    if (!InPool(group, block)) continue;
+    Block& b = TouchBlock(group, block);
+    if (transfer.kind == TransferKind::kSend) {
+      add(&b.pins_out);
+      num_out_ += by;
+    } else {
+      add(&b.pins_in);
+      if (load) add(&b.loading);
+      if (load) num_loading_ += by;
+    }
+  }
+}
+
+void Mirror::ContentWritten(const Request& request) {
+  for (const geometry::Group& group : layout_->groups) {
+    const int64_t first = geometry::BlocksFor(request.start_low, group.block_size);
+    const int64_t end =
+        std::min(BoundBlocks(request, group),
+                 geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size));
+    for (int64_t column = first; column < end; ++column) {
+      const int64_t block = BlockAt(request, group, column);
+      if (InPool(group, block)) SetLost(group, block, false);
+    }
+  }
+}
+
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
   const bool forgets = layout_->forgets;
   for (const uint32_t index : scheduled_) {
@@ -216,6 +252,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
     Frontier& f = request.frontier;
     if (!forward) continue;
+    if (num_lost_ > 0 && !abandoned && request.start != KVGUARD_NONE) ContentWritten(request);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);
@@ -265,13 +302,13 @@ bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t*
     request->settled.erase(it);
     return true;
   }
-  return rejected == 0 || step <= request->forgotten_step;
+  return rejected == 0 || step < request->forgotten_before;
 }
 
 void Mirror::AddSettled(Request* request, const PendingOutcome& outcome) {
   constexpr size_t kMostSettled = 16;  // more than any engine has steps in flight
   if (request->settled.size() == kMostSettled) {
-    request->forgotten_step = request->settled.front().step;
+    request->forgotten_before = request->settled.front().step + 1;
     request->settled.erase(request->settled.begin());
   }
   request->settled.push_back(outcome);

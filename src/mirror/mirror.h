@@ -13,12 +13,16 @@
 #include "geometry/layout.h"
 #include "mirror/block_store.h"
 #include "mirror/key_map.h"
+#include "mirror/transfers.h"
 #include "step/status.h"
 
 namespace kvguard::mirror {
 
 inline constexpr uint32_t kNoRequest = KeyMap::kNone;
-inline constexpr uint64_t kNoClaim = UINT64_MAX;
+// In Row::claimed_in, beside the step: no claim (the column was bound behind its window), and a
+// claim that ended because the block was bound to somebody else.
+inline constexpr uint64_t kNoClaim = uint64_t{1} << 63;
+inline constexpr uint64_t kLapsed = UINT64_MAX;
 
 // A request's row in one group: entries in the table's own unit, as a right table must show them.
 struct Row {
@@ -27,7 +31,7 @@ struct Row {
   uint64_t hit_step = 0;
   int64_t hit_first = 0;
   int64_t hit_end = 0;
-  // Groups that forget, by column: the step that the block was claimed in, or kNoClaim.
+  // Groups that forget, by column: the step that the block was bound in, with kNoClaim, or kLapsed.
   std::vector<uint64_t> claimed_in;
   int64_t expired = 0;       // ... columns before this one, sinks aside, are claimed no more
   uint32_t last_append = 0;  // entries before the most recent binding; for explanations only
@@ -55,10 +59,10 @@ struct Request {
   // Steps with drafts whose outcome is not known, oldest first.
   std::vector<PendingOutcome> pending;
   // Steps whose drafts were settled by the scheduler's count, oldest first: their outcome may still
-  // arrive, says nothing new and moves nothing. Of steps up to forgotten_step it is not known any
-  // more.
+  // arrive, says nothing new and moves nothing. Of steps before forgotten_before it is not known
+  // any more.
   std::vector<PendingOutcome> settled;
-  uint64_t forgotten_step = 0;
+  uint64_t forgotten_before = 0;
   uint64_t admitted_step = 0;
   // This step's schedule, valid where Mirror::IsScheduled.
   uint64_t scheduled_serial = 0;
@@ -130,15 +134,15 @@ class Mirror {
     const int64_t first = entries[static_cast<size_t>(column * group.EntriesPerBlock())];
     return first < 0 ? first : first / group.EntriesPerBlock();
   }
-  // Puts one block behind the row. Ids that no int32 table can hold are kept as -1. claimed_in: the
-  // step, where the block was claimed.
+  // Puts one block behind the row. Ids that no int32 table can hold are kept as -1. claimed_in: as
+  // in Row.
   void Push(Request* request, const geometry::Group& group, int64_t block,
             uint64_t claimed_in = kNoClaim);
   // Whether the row's entry is a claim. The column is bound.
   bool IsClaimed(const Request& request, const geometry::Group& group, int64_t column) const {
     if (!group.Forgets()) return true;
     const Row& row = request.rows[group.id];
-    return row.claimed_in[static_cast<size_t>(column)] != kNoClaim &&
+    return row.claimed_in[static_cast<size_t>(column)] < kNoClaim &&
            (column >= row.expired || column < group.SinkColumns());
   }
   // Ends the claims of columns that the request's windows have left behind for certain.
@@ -167,6 +171,15 @@ class Mirror {
   const Block& BlockOf(const geometry::Group& group, int64_t block) const {
     return blocks_[group.pool].At(static_cast<size_t>(block));
   }
+  static void SetHome(Block* block, uint32_t group, int64_t column) {
+    block->home = static_cast<uint32_t>(column + 1);
+    block->home_group = group;
+  }
+  // Whether a prefix hit in that column reads what belongs there, as far as is known.
+  static bool IsAtHome(const Block& block, uint32_t group, int64_t column) {
+    return block.home == 0 ||
+           (block.home == static_cast<uint32_t>(column + 1) && block.home_group == group);
+  }
   static void ClaimFresh(Block* block, uint64_t key, uint64_t step) {
     if (block->owner != 0 && block->owner != key) {
       block->last_owner = block->owner;
@@ -174,6 +187,7 @@ class Mirror {
     }
     block->owner = key;
     block->since_step = step;
+    block->freed = false;
     ++block->claims;
   }
   static void ClaimHit(Block* block, uint64_t step) {
@@ -183,6 +197,7 @@ class Mirror {
     }
     ++block->hit_claims;
     ++block->claims;
+    block->freed = false;
   }
   // Marks the blocks of a row, so that a binding finds a block that stands in it already without
   // searching. Never zero, and never the same twice.
@@ -197,6 +212,60 @@ class Mirror {
   // The same of one request; kNoRequest if its rows do not name the block.
   Holding HoldingOf(uint32_t index, const geometry::Group& group, int64_t block) const;
 
+  // Prefix hits of the open step that stood in another column than their block's content: whoever
+  // writes the block may come later in the same record.
+  struct Strayed {
+    uint64_t key = 0;
+    uint32_t group = 0;
+    int64_t column = 0;
+  };
+  std::vector<Strayed>& strayed() { return strayed_; }
+
+  // --- transfers, zeroing, copies ---
+  Transfers& transfers() { return transfers_; }
+  const Transfers& transfers() const { return transfers_; }
+  Announced& zeroing() { return zeroing_; }
+  Announced& copying() { return copying_; }
+  // Adds or ends the pins of a transfer. Ids outside the pool pin nothing.
+  void Pin(const Transfer& transfer, int by);
+  // Whether any block is pinned by a load or a send, or has lost its content.
+  bool AnyLoading() const { return num_loading_ > 0; }
+  bool AnyPinned() const { return num_loading_ > 0 || num_out_ > 0; }
+  bool AnyLost() const { return num_lost_ > 0; }
+  void SetLost(const geometry::Group& group, int64_t block, bool lost) {
+    Block& b = TouchBlock(group, block);
+    if (b.lost == lost) return;
+    b.lost = lost;
+    num_lost_ += lost ? 1 : -1;
+  }
+  // A live request with a claim to the block for which `want` holds: the one with the smallest key.
+  // want(request, group, column). Searches: for rare events only.
+  template <typename Want>
+  uint32_t FindClaim(const geometry::Group& group, int64_t block, Want want) const {
+    uint32_t found = kNoRequest;
+    for (uint32_t i = 0; i < requests_.size(); ++i) {
+      const Request& request = requests_[i];
+      if (request.key == 0 || (found != kNoRequest && requests_[found].key < request.key)) continue;
+      if (HasClaim(request, group, block, want)) found = i;
+    }
+    return found;
+  }
+  template <typename Want>
+  bool HasClaim(const Request& request, const geometry::Group& group, int64_t block,
+                Want want) const {
+    for (const geometry::Group& other : layout_->groups) {
+      if (other.pool != group.pool) continue;
+      const int64_t columns = BoundBlocks(request, other);
+      for (int64_t column = 0; column < columns; ++column) {
+        if (BlockAt(request, other, column) == block && IsClaimed(request, other, column) &&
+            want(request, other, column)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   // --- steps ---
   // Stamps one plan; finds a request that has two rows in it.
   uint64_t NextPlanSerial() { return ++plan_serial_; }
@@ -205,6 +274,9 @@ class Mirror {
     open_ = true;
     ++serial_;
     scheduled_.clear();
+    strayed_.clear();
+    zeroing_.NewStep();
+    copying_.NewStep();
   }
   // The last step that was begun, over restores; 0 if none was.
   uint64_t last_begun() const { return open_step_; }
@@ -250,6 +322,8 @@ class Mirror {
 
  private:
   void ExpireWindows(Request* request, uint64_t step);
+  // The step wrote blocks from their first token on.
+  void ContentWritten(const Request& request);
   bool OwnersHoldTheirBlocks() const;
   // Ends the claim of a bound column, if it is one.
   void GiveBack(const Request& request, const geometry::Group& group, int64_t column,
@@ -260,6 +334,13 @@ class Mirror {
   const geometry::Layout* layout_ = nullptr;
   std::vector<BlockStore> blocks_;  // by pool
   uint64_t stamp_ = 0;
+  std::vector<Strayed> strayed_;
+  Transfers transfers_;
+  Announced zeroing_;
+  Announced copying_;
+  int64_t num_loading_ = 0;  // pins of loads, of sends, and blocks without content
+  int64_t num_out_ = 0;
+  int64_t num_lost_ = 0;
   std::vector<Request> requests_;
   std::vector<uint32_t> free_;
   KeyMap map_;

@@ -130,6 +130,59 @@ bool GetRows(Reader& reader, const geometry::Layout& layout, std::vector<Row>* r
   return true;
 }
 
+bool GetTransfers(Reader& reader, const geometry::Layout& layout, Transfers* transfers,
+                  Announced* zeroing, Announced* copying) {
+  constexpr int64_t kMost = int64_t{1} << 41;
+  const auto get = [&](uint64_t* id, Transfer* transfer) {
+    uint8_t kind = 0;
+    uint8_t cancelled = 0;
+    uint32_t count = 0;
+    if (!reader.Get(id) || !reader.Get(&kind) || kind > 2 || !reader.Get(&cancelled) ||
+        cancelled > 1 || !reader.Get(&transfer->group) || transfer->group >= layout.groups.size() ||
+        !reader.Get(&transfer->request) || !reader.Get(&transfer->first) || transfer->first < 0 ||
+        transfer->first > kMost || !reader.Count(&count, sizeof(int64_t))) {
+      return false;
+    }
+    transfer->kind = static_cast<TransferKind>(kind);
+    transfer->cancelled = cancelled != 0;
+    transfer->blocks.resize(count);
+    for (int64_t& block : transfer->blocks) {
+      if (!reader.Get(&block)) return false;
+    }
+    return true;
+  };
+  uint8_t forgot = 0;
+  uint8_t zeroes = 0;
+  uint8_t copies = 0;
+  uint32_t count = 0;
+  if (!reader.Get(&forgot) || !reader.Get(&zeroes) || !reader.Get(&copies) ||
+      !reader.Count(&count, 30)) {
+    return false;
+  }
+  transfers->set_forgot(forgot != 0);
+  zeroing->set_says_done(zeroes != 0);
+  copying->set_says_done(copies != 0);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t id = 0;
+    Transfer transfer;
+    if (!get(&id, &transfer) || transfers->Find(id) != nullptr) return false;
+    transfers->Open(id) = std::move(transfer);
+  }
+  if (!reader.Count(&count, 30)) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    Unplaced unplaced;
+    if (!get(&unplaced.id, &unplaced.load)) return false;
+    transfers->unplaced().push_back(std::move(unplaced));
+  }
+  if (!reader.Count(&count, sizeof(uint64_t)) || count > Transfers::kMostEnded) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t id = 0;
+    if (!reader.Get(&id)) return false;
+    transfers->Remember(id);
+  }
+  return true;
+}
+
 }  // namespace
 
 void Mirror::Serialize(std::string* out) const {
@@ -152,7 +205,7 @@ void Mirror::Serialize(std::string* out) const {
     writer.Put(request.frontier.valid_high);
     writer.Put(request.frontier.scheduler);
     writer.Put(request.admitted_step);
-    writer.Put(request.forgotten_step);
+    writer.Put(request.forgotten_before);
     writer.Put(static_cast<uint32_t>(request.pending.size()));
     for (const PendingOutcome& pending : request.pending) {
       writer.Put(pending.step);
@@ -166,7 +219,8 @@ void Mirror::Serialize(std::string* out) const {
     PutRows(writer, request.rows, *layout_);
   }
   const auto told = [](const Block& block) {
-    return block.owner != 0 || block.last_owner != 0 || block.claims != 0;
+    return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
+           block.freed || block.home != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
@@ -179,6 +233,10 @@ void Mirror::Serialize(std::string* out) const {
       writer.Put(block.last_owner);
       writer.Put(block.since_step);
       writer.Put(block.released_step);
+      writer.Put(block.home);
+      writer.Put(block.home_group);
+      writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
+      writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
     });
   }
   writer.Put(static_cast<uint32_t>(released_.size()));
@@ -188,6 +246,25 @@ void Mirror::Serialize(std::string* out) const {
     writer.Bytes(released.name);
     PutRows(writer, released.rows, *layout_);
   }
+  const auto put = [&](uint64_t id, const Transfer& transfer) {
+    writer.Put(id);
+    writer.Put(static_cast<uint8_t>(transfer.kind));
+    writer.Put(static_cast<uint8_t>(transfer.cancelled));
+    writer.Put(transfer.group);
+    writer.Put(transfer.request);
+    writer.Put(transfer.first);
+    writer.Put(static_cast<uint32_t>(transfer.blocks.size()));
+    for (const int64_t block : transfer.blocks) writer.Put(block);
+  };
+  writer.Put(static_cast<uint8_t>(transfers_.forgot()));
+  writer.Put(static_cast<uint8_t>(zeroing_.says_done()));
+  writer.Put(static_cast<uint8_t>(copying_.says_done()));
+  writer.Put(static_cast<uint32_t>(transfers_.open().size()));
+  for (const auto& [id, transfer] : transfers_.open()) put(id, transfer);
+  writer.Put(static_cast<uint32_t>(transfers_.unplaced().size()));
+  for (const Unplaced& unplaced : transfers_.unplaced()) put(unplaced.id, unplaced.load);
+  writer.Put(static_cast<uint32_t>(transfers_.ended().size()));
+  for (const uint64_t id : transfers_.ended()) writer.Put(id);
   writer.Put(open_step_);
   writer.Put(previous_step_);
   writer.Put(static_cast<uint32_t>(previous_.size()));
@@ -273,7 +350,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
     uint32_t num_pending = 0;
     if (!reader.Get(&request.frontier.valid_low) || !reader.Get(&request.frontier.valid_high) ||
         !reader.Get(&request.frontier.scheduler) || !reader.Get(&request.admitted_step) ||
-        !reader.Get(&request.forgotten_step) || !reader.Count(&num_pending, 16)) {
+        !reader.Get(&request.forgotten_before) || !reader.Count(&num_pending, 16)) {
       return damaged();
     }
     constexpr int64_t kMost = int64_t{1} << 41;
@@ -315,15 +392,22 @@ step::Status Mirror::Restore(std::string_view bytes) {
   }
   for (BlockStore& pool : fresh.blocks_) {
     uint32_t used = 0;
-    if (!reader.Count(&used, 36)) return damaged();
+    if (!reader.Count(&used, 46)) return damaged();
     for (uint32_t i = 0; i < used; ++i) {
       uint32_t index = 0;
       if (!reader.Get(&index) || index >= pool.size()) return damaged();
       Block& block = pool.Touch(index);
+      uint8_t lost = 0;
+      uint8_t freed = 0;
       if (!reader.Get(&block.owner) || !reader.Get(&block.last_owner) ||
-          !reader.Get(&block.since_step) || !reader.Get(&block.released_step)) {
+          !reader.Get(&block.since_step) || !reader.Get(&block.released_step) ||
+          !reader.Get(&block.home) || !reader.Get(&block.home_group) || !reader.Get(&lost) ||
+          lost > 1 || !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
+      block.lost = lost != 0;
+      block.freed = freed != 0;
+      fresh.num_lost_ += lost;
     }
   }
   if (!fresh.OwnersHoldTheirBlocks()) return damaged();
@@ -337,6 +421,9 @@ step::Status Mirror::Restore(std::string_view bytes) {
     }
     fresh.AddReleased(std::move(released));
   }
+  if (!GetTransfers(reader, *layout_, &fresh.transfers_, &fresh.zeroing_, &fresh.copying_))
+    return damaged();
+  for (const auto& [id, transfer] : fresh.transfers_.open()) fresh.Pin(transfer, 1);
   uint32_t num_previous = 0;
   if (!reader.Get(&fresh.open_step_) || !reader.Get(&fresh.previous_step_) ||
       !reader.Count(&num_previous, 24))

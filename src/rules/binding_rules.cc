@@ -37,7 +37,8 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     return;
   }
   if (group.Forgets() && !group.Needs(column, request.frontier.valid_low)) {
-    mirror.Push(&request, group, block);  // behind the window: nothing is read there
+    // Behind the window: nothing is read there.
+    mirror.Push(&request, group, block, context.step | mirror::kNoClaim);
     return;
   }
   if (block == context.layout().PoolOf(group).null_block) {
@@ -55,6 +56,8 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     ++b.claims;  // keeps the count of claims equal to the row entries
   } else if (IsHit(request, group, column)) {
     mirror::Mirror::ClaimHit(&b, context.step);
+    if (!mirror::Mirror::IsAtHome(b, group.id, column))
+      mirror.strayed().push_back({request.key, group.id, column});
     mirror::Row& row = request.rows[group.id];
     if (row.hit_step != context.step || row.hit_first == row.hit_end) {
       row.hit_step = context.step;
@@ -64,9 +67,12 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   } else {
     if (mirror::Mirror::EarlierClaims(b, context.step) > 0)
       JudgeFreshOwner(context, request, group, column, block);
+    if (b.pins_in + b.pins_out > 0) JudgePinned(context, request, group, column, block);
+    if (b.lost) mirror.SetLost(group, block, false);
     mirror::Mirror::ClaimFresh(&b, request.key, context.step);
+    mirror::Mirror::SetHome(&b, group.id, column);
   }
-  if (*stamp != 0) b.stamp = *stamp;
+  if (*stamp != 0 && group.Needs(column, request.frontier.valid_high)) b.stamp = *stamp;
   mirror.Push(&request, group, block, context.step);
 }
 
@@ -164,10 +170,12 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
     case KVGUARD_EVENT_ZERO_DONE:
     case KVGUARD_EVENT_COPY:
     case KVGUARD_EVENT_COPY_DONE:
-      NoteGap(context, "copy-not-judged");
+      ApplyCopy(context, event);
+      return;
+    case KVGUARD_EVENT_FREE:
+      ApplyFree(context, event);
       return;
     case KVGUARD_EVENT_DOMAIN:
-    case KVGUARD_EVENT_FREE:
       ++context.counters->ignored;
       return;
     case KVGUARD_EVENT_GAP:
@@ -176,7 +184,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       if ((event.flags & KVGUARD_EVENT_BINDINGS_LOST) != 0) *lost = true;
       return;
     default:
-      NoteGap(context, "transfer-not-judged");
+      ApplyTransfer(context, event);
       return;
   }
 }
@@ -249,6 +257,8 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
   }
   mirror.BeginStep(context.step);
   for (size_t i = 0; i < begin.events.size(); ++i) Apply(context, begin.events[i], lost, gap_event);
+  JudgePlacements(context);
+  JudgeStrayed(context);
 
   for (size_t i = 0; i < begin.scheduled.size(); ++i) {
     const kvguard_scheduled& row = begin.scheduled[i];
@@ -279,7 +289,10 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
       }
     }
     JudgeWriters(context, request);
+    JudgeWritesToPinned(context, request);
   }
+  JudgeLost(context);
+  JudgeZeroing(context);
   const uint64_t scheduled = begin.scheduled.size();
   context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_BINDING, scheduled);
   context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_OWNERSHIP, scheduled);
@@ -292,7 +305,8 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
   mirror::Mirror& mirror = *context.mirror;
   for (size_t i = 0; i < outcome.events.size(); ++i) {
     const uint32_t kind = outcome.events[i].kind;
-    if (kind < KVGUARD_EVENT_RESERVE)
+    if (kind < KVGUARD_EVENT_RESERVE && kind != KVGUARD_EVENT_ZERO_DONE &&
+        kind != KVGUARD_EVENT_COPY_DONE)
       return step::Malformed("outcome events[%zu]: kind %u belongs into a BEGIN", i, kind);
   }
   for (size_t i = 0; i < outcome.rows.size(); ++i) {

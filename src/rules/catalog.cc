@@ -78,6 +78,12 @@ kvguard_rule kRules[] = {
     KVGUARD_RULE(kReadStale, LIFETIME, PROOF, "read-stale",
                  "Attention reads a column whose block was handed to somebody else since it was "
                  "bound."),
+    KVGUARD_RULE(kFreedWhileHeld, LIFETIME, PROOF, "freed-while-held",
+                 "The engine says that nobody holds a block that a live request has."),
+    KVGUARD_RULE(kFreedTwice, LIFETIME, PROOF, "freed-twice",
+                 "A block is freed that was freed before and not handed out since."),
+    KVGUARD_RULE(kContentMisplaced, CONTENT, PROOF, "content-misplaced",
+                 "A prefix hit names a block whose content belongs in another column or group."),
     KVGUARD_RULE(kFrontierMismatch, FRONTIER, PROOF, "frontier-mismatch",
                  "A row starts at another position than the request's computed tokens end."),
     KVGUARD_RULE(kCountAhead, FRONTIER, PROOF, "count-ahead",
@@ -89,6 +95,34 @@ kvguard_rule kRules[] = {
                  "to load them."),
     KVGUARD_RULE(kRejectedTooMany, FRONTIER, PROOF, "rejected-more-than-drafted",
                  "An outcome rejects more drafts than its step had."),
+    KVGUARD_RULE(kReadWhileLoading, TRANSFER, PROOF, "read-while-loading",
+                 "Attention reads a block that a transfer is still filling."),
+    KVGUARD_RULE(kWriteWhilePinned, TRANSFER, PROOF, "write-while-pinned",
+                 "A step writes a block that a transfer is still reading or filling."),
+    KVGUARD_RULE(kPinnedRebound, TRANSFER, PROOF, "pinned-rebound",
+                 "A block is handed out as new while a transfer for somebody else pins it."),
+    KVGUARD_RULE(kTransferUnknown, TRANSFER, PROOF, "transfer-unknown",
+                 "The end of a transfer is told that was never announced or has ended."),
+    KVGUARD_RULE(kTransferMisplaced, TRANSFER, PROOF, "transfer-misplaced",
+                 "A transfer fills or sends other blocks than the request has at its positions."),
+    KVGUARD_RULE(kFailedLoadUsed, TRANSFER, PROOF, "failed-load-used",
+                 "Tokens count as computed whose block a failed load left empty."),
+    KVGUARD_RULE(kTransferReused, TRANSFER, PROOF, "transfer-reused",
+                 "A transfer has the id of an earlier one."),
+    KVGUARD_RULE(kUsedBeforeZeroed, COPY, PROOF, "used-before-zeroed",
+                 "A block is read or written in a step that has not zeroed it yet as announced."),
+    KVGUARD_RULE(kZeroLive, COPY, PROOF, "zero-live",
+                 "A block is zeroed that holds valid tokens of a live request."),
+    KVGUARD_RULE(kUsedBeforeCopied, COPY, PROOF, "used-before-copied",
+                 "A block is read or written in a step that has not copied to it yet as "
+                 "announced."),
+    KVGUARD_RULE(kCopyTargetHeld, COPY, PROOF, "copy-target-held",
+                 "The target of a copy is a block that a live request holds already, or the null "
+                 "block."),
+    KVGUARD_RULE(kCopySourceZeroed, COPY, PROOF, "copy-source-zeroed",
+                 "The source of a copy is zeroed in the same step."),
+    KVGUARD_RULE(kCopyLost, COPY, PROOF, "copy-lost",
+                 "A zeroing or copy was announced and not done by the end of its step."),
 };
 #undef KVGUARD_RULE
 
@@ -128,6 +162,9 @@ int CausalRank(uint32_t code) {
     case KVGUARD_FAMILY_SLOT:
       return 6;
     case KVGUARD_FAMILY_LIFETIME:
+    case KVGUARD_FAMILY_CONTENT:
+    case KVGUARD_FAMILY_TRANSFER:
+    case KVGUARD_FAMILY_COPY:
       return 1;
     case KVGUARD_FAMILY_OWNERSHIP:
       return code == kForeignWrite ? 7 : 1;

@@ -110,6 +110,26 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
                           bool* lost);
 // Ownership of what this step's schedule writes, one request.
 void JudgeWriters(Context& context, const mirror::Request& request);
+// Frees, transfers, zeroing and copies. Findings of ids out of the pool.
+void ApplyFree(Context& context, const kvguard_event& event);
+void ApplyTransfer(Context& context, const kvguard_event& event);
+void ApplyCopy(Context& context, const kvguard_event& event);
+void JudgeEventBlocks(Context& context, const kvguard_event& event, const geometry::Group& group);
+// When all events of a BEGIN have been applied: loads of requests that are live now.
+void JudgePlacements(Context& context);
+// ... and prefix hits whose block holds what belongs elsewhere.
+void JudgeStrayed(Context& context);
+// A fresh block that transfers pin, before it is claimed.
+void JudgePinned(Context& context, const mirror::Request& request, const geometry::Group& group,
+                 int64_t column, int64_t block);
+// What this step's schedule writes, one request; and, when all of it is known, what it counts on
+// and what is zeroed.
+void JudgeWritesToPinned(Context& context, const mirror::Request& request);
+void JudgeLost(Context& context);
+void JudgeZeroing(Context& context);
+// PLAN: blocks that are still being loaded, zeroed or copied. END: what was never done.
+void JudgeUseBeforeDone(Context& context);
+void JudgeAnnouncedAtEnd(Context& context);
 // A fresh block of a request that has claims from before, before it is claimed.
 void JudgeFreshOwner(Context& context, const mirror::Request& request, const geometry::Group& group,
                      int64_t column, int64_t block);

@@ -41,6 +41,36 @@ bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
 
 }  // namespace
 
+void ApplyFree(Context& context, const kvguard_event& event) {
+  const geometry::Group& group = context.layout().groups[event.group];
+  mirror::Mirror& mirror = *context.mirror;
+  JudgeEventBlocks(context, event, group);
+  for (uint64_t i = 0; i < event.num_blocks; ++i) {
+    const int64_t block = event.blocks[i];
+    if (!mirror.InPool(group, block) || block == context.layout().PoolOf(group).null_block)
+      continue;
+    if (context.layout().forgets) mirror.Lapse(group, block, context.step);
+    mirror::Block& b = mirror.TouchBlock(group, block);
+    if (b.claims == 0 && !b.freed) {
+      b.freed = true;
+      continue;
+    }
+    kvguard_finding& finding = Emit(context, b.freed ? kFreedTwice : kFreedWhileHeld);
+    finding.group = group.id;
+    SetValues(finding, KVGUARD_NONE, block);
+    if (b.freed) continue;
+    const auto column_of = [&](const mirror::Request&, const geometry::Group&, int64_t column) {
+      finding.pos = column;
+      return true;
+    };
+    const uint32_t index = mirror.FindClaim(group, block, column_of);
+    if (index == mirror::kNoRequest) continue;
+    (void)mirror.HasClaim(mirror.at(index), group, block, column_of);  // its column
+    finding.request = mirror.at(index).key;
+  }
+  context.coverage->Add(group.id, 0, 0, KVGUARD_FAMILY_LIFETIME, event.num_blocks);
+}
+
 void JudgeLifetimes(Context& context) {
   if (!context.layout().forgets) return;
   const step::PlanView& plan = *context.plan;

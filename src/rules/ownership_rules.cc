@@ -42,8 +42,10 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
     for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
-          block == context.layout().PoolOf(group).null_block)
+          block == context.layout().PoolOf(group).null_block ||
+          !context.mirror->IsClaimed(request, group, column)) {
         continue;
+      }
       mirror::Block& b = context.mirror->TouchBlock(group, block);
       if (b.write_step == context.step && b.writer != 0 && b.writer != request.key) {
         kvguard_finding& finding = Emit(context, kTwoWriters, OwnershipGrade(context));

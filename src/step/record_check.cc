@@ -136,15 +136,20 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
       case KVGUARD_EVENT_COPY_DONE:
         if (event.num_blocks % 2 != 0)
           return Malformed("events[%zu]: pairs of blocks, but an odd number", i);
+        if (whole) return Malformed("events[%zu]: an event with blocks names one group", i);
         break;
       case KVGUARD_EVENT_FREE:
       case KVGUARD_EVENT_ZERO:
       case KVGUARD_EVENT_ZERO_DONE:
       case KVGUARD_EVENT_RESERVE:
       case KVGUARD_EVENT_LOAD:
+      case KVGUARD_EVENT_SEND_PENDING:
+        if (whole) return Malformed("events[%zu]: an event with blocks names one group", i);
+        if (event.first < 0 || event.first > kMostTokens || event.count < 0)
+          return Malformed("events[%zu]: a position or count that is not possible", i);
+        break;
       case KVGUARD_EVENT_LOAD_DONE:
       case KVGUARD_EVENT_LOAD_FAILED:
-      case KVGUARD_EVENT_SEND_PENDING:
       case KVGUARD_EVENT_SEND_DONE:
       case KVGUARD_EVENT_CANCEL:
       case KVGUARD_EVENT_DRAIN:

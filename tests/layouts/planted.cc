@@ -19,8 +19,8 @@ std::string Trimmed(const std::string& text) {
 
 }  // namespace
 
-std::map<std::string, uint32_t> ReadPlantedList(const std::string& file) {
-  std::map<std::string, uint32_t> expected;
+std::map<std::string, PlantedLine> ReadPlantedList(const std::string& file) {
+  std::map<std::string, PlantedLine> expected;
   std::ifstream in(std::string(KVGUARD_SOURCE_DIR) + "/tests/layouts/" + file);
   EXPECT_TRUE(in.good()) << file;
   for (std::string line; std::getline(in, line);) {
@@ -29,23 +29,42 @@ std::map<std::string, uint32_t> ReadPlantedList(const std::string& file) {
     std::string name;
     std::string code;
     std::string sentence;
+    std::string neighbour;
     std::getline(fields, name, '|');
     std::getline(fields, code, '|');
-    std::getline(fields, sentence);
+    std::getline(fields, sentence, '|');
+    std::getline(fields, neighbour);
     EXPECT_FALSE(Trimmed(sentence).empty()) << line;
-    EXPECT_TRUE(expected.emplace(Trimmed(name), std::stoul(code)).second) << line;
+    PlantedLine planted;
+    planted.code = static_cast<uint32_t>(std::stoul(code));
+    planted.neighbour = Trimmed(neighbour);
+    EXPECT_TRUE(expected.emplace(Trimmed(name), planted).second) << line;
+  }
+  for (const auto& [name, line] : expected) {
+    if (line.code == 0) continue;
+    const auto legal = expected.find(line.neighbour);
+    EXPECT_TRUE(legal != expected.end() && legal->second.code == 0) << name << ": no neighbour";
   }
   return expected;
 }
 
+std::set<uint32_t> CodesOfPlantedLists() {
+  std::set<uint32_t> codes;
+  for (const char* file : {"window_faults.txt", "transfer_faults.txt"}) {
+    for (const auto& [name, line] : ReadPlantedList(file)) codes.insert(line.code);
+  }
+  codes.erase(0);
+  return codes;
+}
+
 void CheckPlantedList(const std::string& file,
                       const std::map<std::string, PlantedScenario>& scenarios) {
-  const std::map<std::string, uint32_t> expected = ReadPlantedList(file);
-  for (const auto& [name, code] : expected) EXPECT_EQ(scenarios.count(name), 1u) << name;
+  const std::map<std::string, PlantedLine> expected = ReadPlantedList(file);
+  for (const auto& [name, line] : expected) EXPECT_EQ(scenarios.count(name), 1u) << name;
   for (const auto& [name, scenario] : scenarios) {
     SCOPED_TRACE(name);
     ASSERT_EQ(expected.count(name), 1u);
-    const uint32_t code = expected.at(name);
+    const uint32_t code = expected.at(name).code;
     audit::Scenario s(scenario.options);
     scenario.run(s);
     const auto findings = s.Findings();
@@ -56,6 +75,7 @@ void CheckPlantedList(const std::string& file,
       ASSERT_FALSE(findings.empty());
       EXPECT_EQ(findings[0].code, code) << s.Report();
       EXPECT_EQ(findings[0].step, s.step()) << "found at its first bad step\n" << s.Report();
+      EXPECT_EQ(findings[0].grade, static_cast<uint32_t>(KVGUARD_GRADE_PROOF));
     }
     EXPECT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "audit/scenario.h"
@@ -18,8 +19,16 @@ struct PlantedScenario {
   std::function<void(audit::Scenario&)> run;
 };
 
-// The list's expected codes by name; 0: legal.
-std::map<std::string, uint32_t> ReadPlantedList(const std::string& file);
+// One line of a list. code 0: legal. neighbour: the legal entry that is nearest to a fault.
+struct PlantedLine {
+  uint32_t code = 0;
+  std::string neighbour;
+};
+
+std::map<std::string, PlantedLine> ReadPlantedList(const std::string& file);
+
+// Codes that the lists plant together with a legal neighbour.
+std::set<uint32_t> CodesOfPlantedLists();
 
 // Asserts the above of every entry, and that each snapshot taken at the end restores.
 void CheckPlantedList(const std::string& file,

@@ -35,7 +35,20 @@ from scenario import (
 )
 
 
-def draw_geometry(random: Random) -> Line:
+def draw_kind(random: Random, windows: bool) -> Line:
+    """Full attention, or (only where asked for: it costs numbers) a group that forgets."""
+    if not windows:
+        return {}
+    kind = random.choice(["full", "window", "window", "chunked"])
+    if kind == "full":
+        return {}
+    fields = {"kind": kind, "window": random.choice([1, 3, 4, 6, 9])}
+    if kind == "window":
+        fields |= {"sink": random.choice([0, 0, 1, 4, 5]), "retained": random.choice([0, 0, 2])}
+    return fields
+
+
+def draw_geometry(random: Random, windows: bool) -> Line:
     num_pools = random.choice([1, 1, 2])
     pools = [
         pool(id=i, num_blocks=random.choice([4, 7, 12]), null_block=random.choice([0, 0, 2]))
@@ -53,6 +66,7 @@ def draw_geometry(random: Random) -> Line:
                 table_unit=random.choice(["block", "kernel_block"]),
                 flags=random.choice([0, PAD_ROWS_NULL]),
                 max_columns=random.choice([0, 3, 8]),
+                **draw_kind(random, windows),
             )
         )
     return geometry(
@@ -68,9 +82,9 @@ def draw_geometry(random: Random) -> Line:
 class Stream:
     """Draws records one after another; `lines` is what was drawn."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, windows: bool) -> None:
         self.random = Random(seed)
-        self.lines = [draw_geometry(self.random)]
+        self.lines = [draw_geometry(self.random, windows)]
         self.judge = Judge(read_geometry(self.lines[0]))
         self.next_key = 1
         self.step = 0
@@ -306,9 +320,9 @@ class Stream:
             self.draw_outcome()
 
 
-def draw(seed: int, steps: int = 12) -> list[Line]:
+def draw(seed: int, steps: int = 12, windows: bool = False) -> list[Line]:
     """The same seed, the same stream."""
-    stream = Stream(seed)
+    stream = Stream(seed, windows)
     for _ in range(steps):
         stream.draw_step()
     return stream.lines

@@ -286,6 +286,53 @@ def test_a_forgotten_outcome_may_still_be_told():
     assert codes(first, end(1), told, outcome(1, (1, 1)), end(2)) == []
 
 
+def forgotten(*told, drafts=2, steps=1):
+    """Each of `steps` steps had drafts; the count of the next says what became of them."""
+    records = []
+    for step in range(1, steps + 1):
+        row = scheduled(1, drafts + 1, step - 1, drafts)
+        records += [
+            begin(step, admit(1, [1, 2, 3, 4, 5, 6]) if step == 1 else [], [row]),
+            end(step),
+        ]
+    last = steps + 1
+    records += [begin(last, [], [scheduled(1, 1, steps)]), end(last)]
+    records += [outcome(step, (1, rejected)) for step, rejected in told]
+    return codes(*records, groups=[group(max_columns=6)], max_model_len=24)
+
+
+def test_a_forgotten_outcome_is_told_once():
+    assert forgotten((1, 1)) == []
+    assert forgotten((1, 1), (1, 1)) == [(905, None, 1, -1)]
+    assert forgotten((1, 1), (1, 0)) == []
+    # it knows how many drafts there were
+    assert forgotten((1, 2)) == []
+    assert forgotten((1, 3)) == [(905, None, 1, -1)]
+    # of another step nothing was open
+    assert forgotten((2, 1)) == [(905, None, 1, -1)]
+
+
+def test_the_16_latest_forgotten_outcomes_are_remembered():
+    # 20 steps: 5 to 20 are remembered, each told once; of 1 to 4 nothing is said
+    latest = [(step, 1) for step in range(5, 21)]
+    assert forgotten(*latest, steps=20) == []
+    assert forgotten(*latest, (5, 1), steps=20) == [(905, None, 1, -1)]
+    assert forgotten((4, 1), (4, 1), steps=20) == []
+    assert forgotten((4, 3), steps=20) == []
+    assert forgotten((5, 3), steps=20) == [(905, None, 1, -1)]
+
+
+def test_an_abandoned_step_counts_as_forgotten():
+    first = [begin(1, admit(1, [3, 4]), [scheduled(1, 6, 0, 2)]), end(1, flags=2)]
+    # of 6 tokens, not of 2 drafts
+    assert codes(*first, outcome(1, (1, 6)), flags=ASYNC) == []
+    assert codes(*first, outcome(1, (1, 7)), flags=ASYNC) == [(905, None, 1, -1)]
+    # no effect: the frontier is [0, 6] before and after
+    told = [*first, outcome(1, (1, 2))]
+    assert codes(*told, begin(2, [], [scheduled(1, 1, 6)])) == []
+    assert codes(*told, begin(2, [], [scheduled(1, 1, 7)])) == [(902, None, 1, 7)]
+
+
 def test_tokens_behind_an_outcome_inside_the_step():
     # 6 tokens, 2 of them drafts, 1 rejected: 5 are valid
     first = [begin(1, admit(1, [3, 4]), [scheduled(1, 6, 0, 2)]), outcome(1, (1, 1)), end(1)]

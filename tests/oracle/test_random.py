@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random streams: both judges agree, counts of assumptions and ignored events included.
-
-Where docs/judging.md and the core are known to differ, the difference stands in UNDECIDED with its
-reason until one of them is changed; a difference of any other shape fails.
-"""
+"""Random streams: both judges agree, counts of assumptions and ignored events included."""
 
 import copy
 
@@ -13,15 +9,15 @@ from differential import differences
 from kvguard_oracle import judge_lines
 from random_streams import draw
 
-NUM_STREAMS = 400
+NUM_STREAMS = 300
 
-# (a part of the sentence, who else it must name, why it is not decided)
+# (a part of the sentence, why it is not decided)
 UNDECIDED = [
-    ("KV0405", "only the core", "the core also looks for doubled slots beside an unbound column"),
-    ("KV0602", "only the oracle", "the core joins runs over tokens outside the pool"),
-    ("KV0601", "only the oracle", "the core keeps a given-back prefix hit as an excuse"),
-    ("suspicions", "'601'", "the same, where it is a suspicion"),
-    ("final-plan-missing", "step gaps", "the core forgets a FINAL plan of a GAP step"),
+    (
+        "only the core (1x): KV0701",
+        "a column that was not needed when it was bound, and is after going back: docs/judging.md "
+        "calls it stale only where its block was bound fresh since",
+    ),
 ]
 
 needs_library = pytest.mark.skipif(
@@ -29,8 +25,12 @@ needs_library = pytest.mark.skipif(
 )
 
 
-def is_undecided(sentence):
-    return any(part in sentence and who in sentence for part, who, _ in UNDECIDED)
+def decided(sentences):
+    """Without the undecided ones, and without the verdict that hangs on them."""
+    left = [s for s in sentences if not any(part in s for part, _ in UNDECIDED)]
+    if len(left) < len(sentences):
+        left = [s for s in left if not s.startswith("verdict")]
+    return left
 
 
 def test_the_same_seed_draws_the_same_stream():
@@ -38,25 +38,28 @@ def test_the_same_seed_draws_the_same_stream():
     assert draw(5) != draw(6)
 
 
-def test_every_code_is_reached():
+@pytest.mark.parametrize("windows", [False, True])
+def test_every_code_is_reached(windows):
     reached = set()
     for seed in range(120):
-        reached |= {finding.code for finding in judge_lines(draw(seed)).findings}
-    assert reached == {
+        reached |= {finding.code for finding in judge_lines(draw(seed, windows=windows)).findings}
+    assert reached - ({701} if windows else set()) == {
         101, 102, 103, 104, 105, 201, 202, 203, 204, 205, 206, 301, 302, 303, 304, 305,
         401, 402, 403, 404, 405, 406, 501, 502, 601, 602, 603, 901, 902, 903, 904, 905,
     }  # fmt: skip
+    assert (701 in reached) == windows
 
 
 @needs_library
-def test_both_judges_agree():
+@pytest.mark.parametrize("windows", [False, True])
+def test_both_judges_agree(windows):
     different = []
     for seed in range(NUM_STREAMS):
-        lines = draw(seed)
+        lines = draw(seed, windows=windows)
         result = judge_lines(copy.deepcopy(lines))
         core = core_bridge.judge(lines)
         sentences, _ = differences(core, result)
-        found = [s for s in sentences if not is_undecided(s)]
+        found = decided(sentences) if windows else sentences
         for name, ours in (("assumptions", result.assumptions), ("ignored", result.ignored)):
             if core[name] != ours:
                 found.append(f"{name}: core {core[name]}, oracle {ours}")

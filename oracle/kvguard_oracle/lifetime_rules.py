@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of what is gone (0701). judging.md, Windows, read-stale."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, Entry
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import FULL, Group
+from kvguard_oracle.view import KnownRow, View
+from kvguard_oracle.windows import first_needed, in_sink, is_needed
+
+READ_STALE = 701
+
+
+def judge_lifetime(view: View) -> list[Finding]:
+    findings: list[Finding] = []
+    for row in view.rows:
+        if not row.has_tokens():
+            continue
+        for group in view.account.geometry.groups:
+            if group.kind != FULL:
+                findings += judge_row(view, group, row)
+    return findings
+
+
+def judge_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
+    """One finding at most: the first column that is read and gone."""
+    assert row.start is not None
+    for column, entry in enumerate(row.request.rows[group.index]):
+        if column * group.block_size >= row.start:
+            break
+        if is_needed(group, column, row.start) and is_gone(view.account, group, entry):
+            position = read_position(group, column, row.start)
+            return [view.finding(READ_STALE, row, position, group.index)]
+    return []
+
+
+def is_gone(account: Account, group: Group, entry: Entry) -> bool:
+    """Bound fresh by anybody since this column was bound, or never there.
+
+    Since: in a later step (within one step a hit may come before its writer: Binding, line 4), or
+    as the new block that ended this column's claim.
+    """
+    if group.pool.is_null(entry.block) or entry.given_away:
+        return True
+    return account.fresh_in.get((group.pool.index, entry.block), 0) > entry.bound_in
+
+
+def read_position(group: Group, column: int, start: int) -> int:
+    first = column * group.block_size
+    return first if in_sink(group, column) else max(first, first_needed(group, start))

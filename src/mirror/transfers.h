@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfers under way: what a connector reads or fills behind the engine's back. Blocks carry the
+// number of their pins themselves; who pins them is told here.
+#ifndef KVGUARD_SRC_MIRROR_TRANSFERS_H_
+#define KVGUARD_SRC_MIRROR_TRANSFERS_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <unordered_set>
+#include <vector>
+
+namespace kvguard::mirror {
+
+enum class TransferKind : uint8_t { kReserve, kLoad, kSend };
+
+struct Transfer {
+  TransferKind kind = TransferKind::kReserve;
+  bool cancelled = false;
+  uint32_t group = 0;
+  uint64_t request = 0;         // 0: not known
+  int64_t first = 0;            // LOAD: the first position that is filled
+  std::vector<int64_t> blocks;  // as they came
+};
+
+// A load whose request was not live yet: where it was filled is compared when the request comes.
+struct Unplaced {
+  uint64_t id = 0;
+  Transfer load;
+};
+
+class Transfers {
+ public:
+  static constexpr size_t kMostEnded = 4096;
+
+  // Announced and not ended, by id.
+  const std::map<uint64_t, Transfer>& open() const { return open_; }
+  Transfer* Find(uint64_t id) {
+    const auto it = open_.find(id);
+    return it == open_.end() ? nullptr : &it->second;
+  }
+  bool WasEnded(uint64_t id) const { return ended_.count(id) != 0; }
+  // The id is not open.
+  Transfer& Open(uint64_t id) { return open_[id]; }
+  void End(uint64_t id) {
+    open_.erase(id);
+    Remember(id);
+  }
+  void Remember(uint64_t id) {
+    if (!ended_.insert(id).second) return;
+    order_.push_back(id);
+    if (order_.size() <= kMostEnded) return;
+    ended_.erase(order_.front());
+    order_.pop_front();
+  }
+  // Ended ids, oldest first.
+  const std::deque<uint64_t>& ended() const { return order_; }
+
+  std::deque<Unplaced>& unplaced() { return unplaced_; }
+  const std::deque<Unplaced>& unplaced() const { return unplaced_; }
+
+  // A RESET forgot open transfers: their ends may still be told.
+  bool forgot() const { return forgot_; }
+  void set_forgot(bool forgot) { forgot_ = forgot; }
+  void Reset() {
+    const bool forgot = forgot_ || !open_.empty();
+    *this = Transfers{};
+    forgot_ = forgot;
+  }
+
+ private:
+  std::map<uint64_t, Transfer> open_;
+  std::unordered_set<uint64_t> ended_;
+  std::deque<uint64_t> order_;
+  std::deque<Unplaced> unplaced_;
+  bool forgot_ = false;
+};
+
+// What the worker announced for the open step, by pool, and did not say it had done.
+class Announced {
+ public:
+  struct Entry {
+    uint32_t group = 0;
+    int64_t block = 0;   // the target, of a copy
+    int64_t source = 0;  // of a copy
+    bool done = false;
+  };
+
+  void Add(const Entry& entry) { entries_.push_back(entry); }
+  // Says that it was done; in whatever order.
+  void Done(uint32_t group, int64_t block, int64_t source) {
+    says_done_ = true;
+    for (Entry& entry : entries_) {
+      if (entry.done || entry.group != group || entry.block != block || entry.source != source)
+        continue;
+      entry.done = true;
+      return;
+    }
+  }
+  const std::vector<Entry>& entries() const { return entries_; }
+  // Whether this engine ever says DONE: else nothing is known about it.
+  bool says_done() const { return says_done_; }
+  void set_says_done(bool says) { says_done_ = says; }
+  bool AnyOpen() const {
+    for (const Entry& entry : entries_) {
+      if (!entry.done) return says_done_;
+    }
+    return false;
+  }
+  void NewStep() { entries_.clear(); }
+
+ private:
+  std::vector<Entry> entries_;
+  bool says_done_ = false;
+};
+
+}  // namespace kvguard::mirror
+
+#endif  // KVGUARD_SRC_MIRROR_TRANSFERS_H_

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family copy: what the worker zeroes and copies before the forward.
+#include <algorithm>
+
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+using mirror::Announced;
+using mirror::kNoRequest;
+using mirror::Request;
+
+void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
+  const Group& group = context.layout().groups[event.group];
+  if (group.kind == KVGUARD_GROUP_STATE) return;  // states move within their request's row
+  const mirror::Mirror& mirror = *context.mirror;
+  uint64_t holder = 0;
+  if (target != context.layout().PoolOf(group).null_block) {
+    const mirror::Block& b = mirror.BlockOf(group, target);
+    if (b.claims == 0 || (b.owner != 0 && b.since_step == context.step)) return;
+    const uint32_t index =
+        mirror.FindClaim(group, target, [](const Request&, const Group&, int64_t) { return true; });
+    if (index == kNoRequest) return;
+    holder = mirror.at(index).key;
+  }
+  kvguard_finding& finding = Emit(context, kCopyTargetHeld);
+  finding.request = holder;
+  finding.group = group.id;
+  SetValues(finding, KVGUARD_NONE, target);
+}
+
+// The first announced block that the row uses and that is not done: one finding.
+void JudgeUse(Context& context, const Announced& announced, uint32_t code, const Group& group,
+              uint64_t b) {
+  const RowState& row = (*context.rows)[b];
+  const mirror::Mirror& mirror = *context.mirror;
+  const Request& request = mirror.at(row.request);
+  const int64_t end = std::min(mirror.BoundBlocks(request, group),
+                               geometry::BlocksFor(row.start + row.num_tokens, group.block_size));
+  for (int64_t column = 0; column < end; ++column) {
+    if (!group.Needs(column, row.start)) continue;
+    const int64_t block = mirror.BlockAt(request, group, column);
+    const bool open = std::any_of(
+        announced.entries().begin(), announced.entries().end(), [&](const Announced::Entry& e) {
+          return !e.done && e.block == block && context.layout().groups[e.group].pool == group.pool;
+        });
+    if (!open) continue;
+    kvguard_finding& finding = EmitRow(context, code, b, group.id);
+    finding.pos = column * group.block_size;
+    if (column >= group.SinkColumns())
+      finding.pos = std::max(finding.pos, group.FirstNeeded(row.start));
+    SetValues(finding, KVGUARD_NONE, block);
+    return;
+  }
+}
+
+}  // namespace
+
+void ApplyCopy(Context& context, const kvguard_event& event) {
+  mirror::Mirror& mirror = *context.mirror;
+  const Group& group = context.layout().groups[event.group];
+  const bool pairs = event.kind == KVGUARD_EVENT_COPY || event.kind == KVGUARD_EVENT_COPY_DONE;
+  const bool done = event.kind == KVGUARD_EVENT_ZERO_DONE || event.kind == KVGUARD_EVENT_COPY_DONE;
+  Announced& announced = pairs ? mirror.copying() : mirror.zeroing();
+  JudgeEventBlocks(context, event, group);
+  for (uint64_t i = 0; i < event.num_blocks; i += pairs ? 2 : 1) {
+    const int64_t source = pairs ? event.blocks[i] : KVGUARD_NONE;
+    const int64_t block = pairs ? event.blocks[i + 1] : event.blocks[i];
+    if (done) {
+      announced.Done(event.group, block, source);
+      continue;
+    }
+    announced.Add({event.group, block, source, false});
+    if (pairs && mirror.InPool(group, block)) JudgeTarget(context, event, block);
+  }
+  context.coverage->Add(event.group, 0, 0, KVGUARD_FAMILY_COPY, event.num_blocks);
+}
+
+void JudgeZeroing(Context& context) {
+  const mirror::Mirror& mirror = *context.mirror;
+  const auto& zeroing = context.mirror->zeroing().entries();
+  for (const Announced::Entry& entry : zeroing) {
+    const Group& group = context.layout().groups[entry.group];
+    if (!mirror.InPool(group, entry.block) ||
+        entry.block == context.layout().PoolOf(group).null_block) {
+      continue;
+    }
+    const mirror::Block& b = mirror.BlockOf(group, entry.block);
+    if (b.claims == 0 || (b.owner != 0 && b.since_step == context.step)) continue;
+    int64_t position = 0;
+    const auto live = [&](const Request& request, const Group& other, int64_t column) {
+      const int64_t valid =
+          mirror.IsScheduled(request) ? request.start_low : request.frontier.valid_low;
+      position = column * other.block_size;
+      return position < valid;
+    };
+    const uint32_t index = mirror.FindClaim(group, entry.block, live);
+    if (index == kNoRequest) continue;
+    (void)mirror.HasClaim(mirror.at(index), group, entry.block, live);  // its position
+    kvguard_finding& finding = Emit(context, kZeroLive);
+    finding.request = mirror.at(index).key;
+    finding.group = group.id;
+    finding.pos = position;
+    SetValues(finding, KVGUARD_NONE, entry.block);
+  }
+  for (const Announced::Entry& copy : context.mirror->copying().entries()) {
+    const bool zeroed =
+        std::any_of(zeroing.begin(), zeroing.end(), [&](const Announced::Entry& zero) {
+          return zero.block == copy.source && context.layout().groups[zero.group].pool ==
+                                                  context.layout().groups[copy.group].pool;
+        });
+    if (!zeroed) continue;
+    kvguard_finding& finding = Emit(context, kCopySourceZeroed);
+    finding.group = copy.group;
+    SetValues(finding, KVGUARD_NONE, copy.source);
+  }
+}
+
+void JudgeUseBeforeDone(Context& context) {
+  const Announced& zeroing = context.mirror->zeroing();
+  const Announced& copying = context.mirror->copying();
+  const bool zero = zeroing.AnyOpen();
+  const bool copy = copying.AnyOpen();
+  const bool loading = context.mirror->AnyLoading();
+  if (!zero && !copy && !loading) return;
+  const mirror::Mirror& mirror = *context.mirror;
+  for (uint64_t b = 0; b < context.plan->num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == kNoRequest || !row.tokens_usable || row.num_tokens == 0 ||
+        row.start == KVGUARD_NONE) {
+      continue;
+    }
+    const Request& request = mirror.at(row.request);
+    for (const Group& group : context.layout().groups) {
+      const int64_t end = loading ? std::min(mirror.BoundBlocks(request, group),
+                                             geometry::BlocksFor(row.start, group.block_size))
+                                  : 0;
+      for (int64_t column = 0; column < end; ++column) {
+        const int64_t block = mirror.BlockAt(request, group, column);
+        if (!group.Needs(column, row.start) || !mirror.InPool(group, block) ||
+            mirror.BlockOf(group, block).loading == 0) {
+          continue;
+        }
+        kvguard_finding& finding = EmitRow(context, kReadWhileLoading, b, group.id);
+        finding.pos = column * group.block_size;
+        if (column >= group.SinkColumns())
+          finding.pos = std::max(finding.pos, group.FirstNeeded(row.start));
+        SetValues(finding, KVGUARD_NONE, block);
+        break;
+      }
+      if (zero) JudgeUse(context, zeroing, kUsedBeforeZeroed, group, b);
+      if (copy) JudgeUse(context, copying, kUsedBeforeCopied, group, b);
+    }
+  }
+}
+
+void JudgeAnnouncedAtEnd(Context& context) {
+  for (const Announced* announced : {&context.mirror->zeroing(), &context.mirror->copying()}) {
+    if (!announced->AnyOpen()) continue;
+    for (const Group& group : context.layout().groups) {
+      const auto& entries = announced->entries();
+      const auto lost = [&](const Announced::Entry& e) { return !e.done && e.group == group.id; };
+      const auto first = std::find_if(entries.begin(), entries.end(), lost);
+      if (first == entries.end()) continue;
+      kvguard_finding& finding = Emit(context, kCopyLost);
+      finding.group = group.id;
+      finding.count = static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(), lost));
+      SetValues(finding, KVGUARD_NONE, first->block);
+    }
+  }
+}
+
+}  // namespace kvguard::rules

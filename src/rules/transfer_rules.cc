@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Family transfer: blocks that a connector fills or reads behind the engine's back.
+#include <algorithm>
+
+#include "rules/context.h"
+
+namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+using mirror::kNoRequest;
+using mirror::Request;
+using mirror::Transfer;
+using mirror::TransferKind;
+using mirror::Transfers;
+
+constexpr size_t kMostUnplaced = 4096;  // a stream that never admits must not grow memory
+
+kvguard_finding& EmitEvent(Context& context, uint32_t code, const kvguard_event& event) {
+  kvguard_finding& finding = Emit(context, code);
+  finding.request = event.request;
+  if (event.group != KVGUARD_ALL_GROUPS) finding.group = event.group;
+  return finding;
+}
+
+void UnknownTransfer(Context& context, const kvguard_event& event) {
+  if (context.mirror->transfers().forgot()) {
+    ++context.counters->ignored;
+    return;
+  }
+  SetValues(EmitEvent(context, kTransferUnknown, event), KVGUARD_NONE, event.value);
+}
+
+// Where a load fills a request's columns: they must be the ones bound at its positions. late: the
+// request came after the load, and may have found other blocks that hold the same.
+void JudgePlacement(Context& context, const Request& request, const Transfer& load, bool late) {
+  const Group& group = context.layout().groups[load.group];
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  for (size_t i = 0; i < load.blocks.size(); ++i) {
+    const int64_t column = load.first / group.block_size + static_cast<int64_t>(i);
+    const int64_t expected =
+        column < bound ? context.mirror->BlockAt(request, group, column) : KVGUARD_NONE;
+    if (expected == load.blocks[i] && column < bound) continue;
+    if (late) {
+      const bool counted = column < bound && context.mirror->InPool(group, expected) &&
+                           context.mirror->IsClaimed(request, group, column) &&
+                           (column + 1) * group.block_size <= request.frontier.valid_low;
+      if (!counted || expected == context.layout().PoolOf(group).null_block ||
+          context.mirror->BlockOf(group, expected).home != 0) {
+        continue;
+      }
+    }
+    kvguard_finding& finding = Emit(context, kTransferMisplaced);
+    finding.request = request.key;
+    finding.group = group.id;
+    finding.pos = column * group.block_size;
+    SetValues(finding, expected, load.blocks[i]);
+    SetVictim(context, finding, group, load.blocks[i], request.key);
+    return;
+  }
+}
+
+void JudgeSend(Context& context, const Request& request, const Transfer& send) {
+  const Group& group = context.layout().groups[send.group];
+  for (const int64_t block : send.blocks) {
+    bool held = false;
+    const int64_t bound = context.mirror->BoundBlocks(request, group);
+    for (int64_t column = 0; column < bound && !held; ++column)
+      held = context.mirror->BlockAt(request, group, column) == block;
+    if (held) continue;
+    kvguard_finding& finding = Emit(context, kTransferMisplaced);
+    finding.request = request.key;
+    finding.group = group.id;
+    SetValues(finding, KVGUARD_NONE, block);
+    SetVictim(context, finding, group, block, request.key);
+    return;
+  }
+}
+
+void Announce(Context& context, const kvguard_event& event) {
+  mirror::Mirror& mirror = *context.mirror;
+  Transfers& transfers = mirror.transfers();
+  const auto id = static_cast<uint64_t>(event.value);
+  const TransferKind kind = event.kind == KVGUARD_EVENT_RESERVE ? TransferKind::kReserve
+                            : event.kind == KVGUARD_EVENT_LOAD  ? TransferKind::kLoad
+                                                                : TransferKind::kSend;
+  Transfer* known = transfers.Find(id);
+  const bool follows = known != nullptr && known->kind == TransferKind::kReserve &&
+                       kind != TransferKind::kReserve && !known->cancelled;
+  if (transfers.WasEnded(id) || (known != nullptr && !follows)) {
+    SetValues(EmitEvent(context, kTransferReused, event), KVGUARD_NONE, event.value);
+    return;
+  }
+  if (follows) mirror.Pin(*known, -1);
+  Transfer& transfer = known != nullptr ? *known : transfers.Open(id);
+  transfer = Transfer{};
+  transfer.kind = kind;
+  transfer.group = event.group;
+  transfer.request = event.request;
+  transfer.first = event.first;
+  if (event.num_blocks > 0) transfer.blocks.assign(event.blocks, event.blocks + event.num_blocks);
+  JudgeEventBlocks(context, event, context.layout().groups[event.group]);
+  mirror.Pin(transfer, 1);
+  const uint32_t index = mirror.Find(transfer.request);
+  if (kind == TransferKind::kSend && index != kNoRequest)
+    JudgeSend(context, mirror.at(index), transfer);
+  if (kind != TransferKind::kLoad || transfer.request == 0) return;
+  if (index != kNoRequest) {
+    JudgePlacement(context, mirror.at(index), transfer, false);
+    return;
+  }
+  if (transfers.unplaced().size() == kMostUnplaced) transfers.unplaced().pop_front();
+  transfers.unplaced().push_back({id, transfer});
+}
+
+void DropUnplaced(Transfers& transfers, uint64_t id) {
+  auto& unplaced = transfers.unplaced();
+  unplaced.erase(std::remove_if(unplaced.begin(), unplaced.end(),
+                                [id](const mirror::Unplaced& u) { return u.id == id; }),
+                 unplaced.end());
+}
+
+void End(Context& context, const kvguard_event& event) {
+  mirror::Mirror& mirror = *context.mirror;
+  Transfers& transfers = mirror.transfers();
+  const auto id = static_cast<uint64_t>(event.value);
+  Transfer* transfer = transfers.Find(id);
+  if (transfer == nullptr) return UnknownTransfer(context, event);
+  const Group& group = context.layout().groups[transfer->group];
+  if (event.kind == KVGUARD_EVENT_LOAD_DONE) {
+    for (size_t i = 0; i < transfer->blocks.size(); ++i) {
+      const int64_t block = transfer->blocks[i];
+      if (!mirror.InPool(group, block)) continue;
+      mirror.SetLost(group, block, false);
+      if (transfer->kind != TransferKind::kLoad) continue;
+      mirror::Mirror::SetHome(&mirror.TouchBlock(group, block), group.id,
+                              transfer->first / group.block_size + static_cast<int64_t>(i));
+    }
+  } else if (event.kind == KVGUARD_EVENT_LOAD_FAILED) {
+    JudgeEventBlocks(context, event, group);
+    for (uint64_t i = 0; i < event.num_blocks; ++i) {
+      if (mirror.InPool(group, event.blocks[i])) mirror.SetLost(group, event.blocks[i], true);
+    }
+    DropUnplaced(transfers, id);
+  } else if (event.kind == KVGUARD_EVENT_DRAIN) {
+    DropUnplaced(transfers, id);
+  }
+  mirror.Pin(*transfer, -1);
+  transfers.End(id);
+}
+
+}  // namespace
+
+void JudgeEventBlocks(Context& context, const kvguard_event& event, const Group& group) {
+  for (uint64_t i = 0; i < event.num_blocks; ++i) {
+    if (context.mirror->InPool(group, event.blocks[i])) continue;
+    kvguard_finding& finding = EmitEvent(context, kBlockOutOfRange, event);
+    finding.group = group.id;
+    finding.pos = static_cast<int64_t>(i);
+    SetValues(finding, context.layout().PoolOf(group).num_blocks - 1, event.blocks[i]);
+  }
+}
+
+void ApplyTransfer(Context& context, const kvguard_event& event) {
+  switch (event.kind) {
+    case KVGUARD_EVENT_RESERVE:
+    case KVGUARD_EVENT_LOAD:
+    case KVGUARD_EVENT_SEND_PENDING:
+      Announce(context, event);
+      break;
+    case KVGUARD_EVENT_CANCEL: {
+      Transfer* transfer = context.mirror->transfers().Find(static_cast<uint64_t>(event.value));
+      if (transfer == nullptr || transfer->cancelled) return UnknownTransfer(context, event);
+      transfer->cancelled = true;
+      break;
+    }
+    default:
+      End(context, event);
+      break;
+  }
+  context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_TRANSFER, 1);
+}
+
+void JudgePlacements(Context& context) {
+  Transfers& transfers = context.mirror->transfers();
+  auto& unplaced = transfers.unplaced();
+  if (unplaced.empty()) return;
+  for (const mirror::Unplaced& u : unplaced) {
+    const uint32_t index = context.mirror->Find(u.load.request);
+    if (index != kNoRequest) JudgePlacement(context, context.mirror->at(index), u.load, true);
+  }
+  unplaced.erase(std::remove_if(unplaced.begin(), unplaced.end(),
+                                [&](const mirror::Unplaced& u) {
+                                  return context.mirror->Find(u.load.request) != kNoRequest;
+                                }),
+                 unplaced.end());
+}
+
+void JudgePinned(Context& context, const Request& request, const Group& group, int64_t column,
+                 int64_t block) {
+  const mirror::Block& b = context.mirror->BlockOf(group, block);
+  bool wrong = b.pins_out > 0;
+  for (const auto& [id, transfer] : context.mirror->transfers().open()) {
+    if (wrong) break;
+    if (transfer.kind == TransferKind::kSend || transfer.request == 0 ||
+        transfer.request == request.key ||
+        context.layout().groups[transfer.group].pool != group.pool) {
+      continue;
+    }
+    wrong =
+        std::find(transfer.blocks.begin(), transfer.blocks.end(), block) != transfer.blocks.end();
+  }
+  if (!wrong) return;
+  kvguard_finding& finding = Emit(context, kPinnedRebound);
+  finding.request = request.key;
+  finding.group = group.id;
+  finding.pos = column;
+  SetValues(finding, KVGUARD_NONE, block);
+}
+
+void JudgeWritesToPinned(Context& context, const Request& request) {
+  if (!context.mirror->AnyPinned()) return;
+  for (const Group& group : context.layout().groups) {
+    const int64_t last = std::min(context.mirror->BoundBlocks(request, group) - 1,
+                                  (request.start_high + request.num_tokens - 1) / group.block_size);
+    for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
+      const int64_t block = context.mirror->BlockAt(request, group, column);
+      if (!context.mirror->InPool(group, block) ||
+          block == context.layout().PoolOf(group).null_block)
+        continue;
+      const mirror::Block& b = context.mirror->BlockOf(group, block);
+      if (b.pins_out == 0 && b.loading == 0) continue;
+      kvguard_finding& finding = Emit(context, kWriteWhilePinned);
+      finding.request = request.key;
+      finding.group = group.id;
+      finding.pos = column * group.block_size;
+      SetValues(finding, KVGUARD_NONE, block);
+      break;
+    }
+  }
+}
+
+void JudgeLost(Context& context) {
+  mirror::Mirror& mirror = *context.mirror;
+  if (!mirror.AnyLost()) return;
+  const auto rewritten = [&](const Group& group, int64_t block) {
+    for (const uint32_t index : mirror.scheduled()) {
+      const Request& writer = mirror.at(index);
+      const bool writes = mirror.HasClaim(
+          writer, group, block, [&](const Request&, const Group& other, int64_t column) {
+            const int64_t first = column * other.block_size;
+            return first >= writer.start_low && first < writer.start_low + writer.num_tokens;
+          });
+      if (writes) return true;
+    }
+    return false;
+  };
+  for (const uint32_t index : mirror.scheduled()) {
+    const Request& request = mirror.at(index);
+    for (const Group& group : context.layout().groups) {
+      const int64_t end = std::min(mirror.BoundBlocks(request, group),
+                                   geometry::BlocksFor(request.start_low, group.block_size));
+      for (int64_t column = 0; column < end; ++column) {
+        const int64_t block = mirror.BlockAt(request, group, column);
+        if (!mirror.InPool(group, block) || !mirror.IsClaimed(request, group, column) ||
+            !mirror.BlockOf(group, block).lost || rewritten(group, block)) {
+          continue;
+        }
+        kvguard_finding& finding = Emit(context, kFailedLoadUsed);
+        finding.request = request.key;
+        finding.group = group.id;
+        finding.pos = column * group.block_size;
+        SetValues(finding, KVGUARD_NONE, block);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace kvguard::rules
