@@ -371,7 +371,8 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
         NoteGap("final-plan-missing", record.step);
     }
   }
-  if (real && !lost_ && !step_unjudged_ && !abandoned) {
+  const bool announced = mirror.zeroing().AnyOpen() || mirror.copying().AnyOpen();
+  if (announced && real && !lost_ && !step_unjudged_ && !abandoned) {
     Context context = MakeContext(record.step);
     kvguard::rules::JudgeAnnouncedAtEnd(context);
     Conclude(context);

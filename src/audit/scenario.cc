@@ -188,6 +188,25 @@ Scenario& Scenario::Blocks(uint32_t kind, const std::string& name, std::vector<i
   return *this;
 }
 
+Scenario& Scenario::Tokens(std::vector<int64_t> tokens) {
+  for (auto it = events_.rbegin(); it != events_.rend(); ++it) {
+    if (it->event.kind != KVGUARD_EVENT_ADMIT) continue;
+    it->event.count = static_cast<int64_t>(tokens.size());
+    it->tokens = std::move(tokens);
+    break;
+  }
+  return *this;
+}
+
+Scenario& Scenario::Domain(uint32_t kind, int64_t value, int64_t first, int64_t count) {
+  Event_& e = Push(KVGUARD_EVENT_DOMAIN, next_key_ - 1);
+  e.event.other = kind;
+  e.event.value = value;
+  e.event.first = first;
+  e.event.count = count;
+  return *this;
+}
+
 Scenario& Scenario::Expect(const std::string& name) {
   keys_[name] = expected_[name] = next_key_++;
   return *this;
@@ -221,6 +240,10 @@ kvguard_status Scenario::Begin() {
     if (!e.blocks.empty()) {
       e.event.blocks = e.blocks.data();
       e.event.num_blocks = e.blocks.size();
+    }
+    if (!e.tokens.empty()) {
+      e.event.tokens = e.tokens.data();
+      e.event.num_tokens = e.tokens.size();
     }
     if (!e.name.empty()) {
       e.event.name = e.name.data();
@@ -364,12 +387,14 @@ kvguard_status Scenario::End(uint32_t flags) {
 }
 
 kvguard_status Scenario::Outcome(uint64_t step, const std::string& name, uint32_t sampled,
-                                 uint32_t rejected) {
+                                 uint32_t rejected, const std::vector<int64_t>& tokens) {
   kvguard_outcome_row row{};
   row.size = sizeof(row);
   row.request = Key(name);
   row.num_sampled = sampled;
   row.num_rejected = rejected;
+  row.tokens = tokens.empty() ? nullptr : tokens.data();
+  row.num_tokens = tokens.size();
   if (live_.count(name) != 0) live_.at(name).computed -= rejected;
   kvguard_outcome outcome{};
   outcome.size = sizeof(outcome);

@@ -26,7 +26,7 @@ struct ScenarioGroup {
 };
 
 struct ScenarioOptions {
-  std::vector<ScenarioGroup> groups = {ScenarioGroup{}};
+  std::vector<ScenarioGroup> groups = std::vector<ScenarioGroup>(1);
   uint64_t num_blocks = 64;
   uint64_t columns = 16;  // of a table row, in blocks
   uint32_t engine_flags = KVGUARD_ENGINE_PREFIX_CACHE;
@@ -104,6 +104,9 @@ class Scenario {
   // An event with blocks, for a request or (name "") for none. value: the id of a transfer.
   Scenario& Blocks(uint32_t kind, const std::string& name, std::vector<int64_t> blocks,
                    int64_t value = 0, int64_t first = 0, uint32_t group = 0);
+  // The token ids of the request that was admitted last, and what marks them.
+  Scenario& Tokens(std::vector<int64_t> tokens);
+  Scenario& Domain(uint32_t kind, int64_t value, int64_t first, int64_t count);
   // A key for a request that is admitted later.
   Scenario& Expect(const std::string& name);
   Scenario& Gap(const std::string& name, uint32_t flags = 0);
@@ -115,7 +118,7 @@ class Scenario {
   kvguard_status Plan(const ScenarioPlan& plan, const RawEdit& edit = nullptr);
   kvguard_status End(uint32_t flags = 0);
   kvguard_status Outcome(uint64_t step, const std::string& name, uint32_t sampled,
-                         uint32_t rejected);
+                         uint32_t rejected, const std::vector<int64_t>& tokens = {});
   kvguard_status Reset(uint32_t reason = KVGUARD_RESET_ARM);
   // Begin, the right plan after `edit`, End.
   kvguard_verdict Step(const std::function<void(ScenarioPlan&)>& edit = nullptr);
@@ -151,6 +154,7 @@ class Scenario {
   struct Event_ {
     kvguard_event event{};
     std::vector<int64_t> blocks;
+    std::vector<int64_t> tokens;
     std::string name;
   };
   Event_& Push(uint32_t kind, uint64_t request);

@@ -313,7 +313,7 @@ void ExplainTable(Case& c) {
   }
 
   Tried(c.finding, KVGUARD_CAUSE_OFF_BY_ONE_BLOCK);
-  const auto step_entries = static_cast<int64_t>(c.group.EntriesPerBlock());
+  const int64_t step_entries = c.group.EntriesPerBlock();
   for (const int64_t by : {step_entries, -step_entries}) {
     bool fits = n > 0;
     bool any = false;

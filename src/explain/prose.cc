@@ -211,6 +211,18 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
                      observed, name_of(f.request).c_str(), pos);
     case rules::kFreedTwice:
       return Sprintf("Block %lld was freed twice.", observed);
+    case rules::kContentMismatch:
+      return Sprintf(
+          "%s was given block %lld as a prefix hit in column %lld, but it holds other tokens.", req,
+          observed, pos);
+    case rules::kDomainMismatch:
+      return Sprintf(
+          "%s was given block %lld as a prefix hit in column %lld, but it holds these tokens under "
+          "another adapter, image, embedding or salt.",
+          req, observed, pos);
+    case rules::kContentUnwritten:
+      return Sprintf("%s was given block %lld as a prefix hit in column %lld, which nobody filled.",
+                     req, observed, pos);
     case rules::kContentMisplaced:
       return Sprintf(
           "%s was given block %lld as a prefix hit in column %lld, but what it holds was written "

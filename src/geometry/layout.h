@@ -79,7 +79,8 @@ struct Layout {
   int64_t pad_slot = -1;
   uint32_t rank = 0;
 
-  bool forgets = false;  // some group does
+  bool forgets = false;      // some group does
+  int64_t content_unit = 1;  // divides the block size of every group
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }
   const Pool& PoolOf(const Group& group) const { return pools[group.pool]; }

@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "mirror/chain.h"
+
 namespace kvguard::mirror {
 
 // A block's place in the account of its pool. Blocks are judged when something is bound or
@@ -32,12 +34,16 @@ struct Block {
   // not known), and that column's group.
   uint32_t home = 0;
   uint32_t home_group = 0;
+  // What it holds, once its binder has given it back or a load was done into it.
+  ContentName content;
   // Transfers that pin it: all incoming ones, of these the loads, and the outgoing ones.
   uint32_t pins_in = 0;
   uint32_t loading = 0;
   uint32_t pins_out = 0;
-  bool lost = false;   // a failed load left it without content
-  bool freed = false;  // the engine said so, and nobody has claimed it since
+  bool lost = false;     // a failed load left it without content
+  bool bound = false;    // as fresh, since it was last loaded
+  bool written = false;  // its binder had filled it when it gave it back
+  bool freed = false;    // the engine said so, and nobody has claimed it since
 };
 
 struct UnmapBlocks {

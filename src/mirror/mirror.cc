@@ -176,6 +176,10 @@ void Mirror::GiveBack(const Request& request, const geometry::Group& group, int6
   const bool hit = row.hit_step == step && column >= row.hit_first && column < row.hit_end;
   if (hit && b.hit_step == step && b.hit_claims > 0) --b.hit_claims;
   if (b.owner == request.key) {
+    const int64_t end = (column + 1) * group.block_size;
+    b.written = b.written || end <= std::max(request.filled, request.frontier.valid_high);
+    if (b.bound && request.chain.active())
+      b.content = request.chain.NameAt(end, layout_->content_unit);
     b.last_owner = request.key;
     b.released_step = step;
     b.owner = 0;
@@ -245,6 +249,16 @@ void Mirror::ContentWritten(const Request& request) {
   }
 }
 
+void Mirror::NoteSampled(Request* request, uint64_t step) {
+  constexpr size_t kMostSteps = 16;  // more than any engine has in flight
+  if (request->sampled_at.size() == kMostSteps)
+    request->sampled_at.erase(request->sampled_at.begin());
+  request->sampled_at.push_back(
+      {step, request->start == KVGUARD_NONE
+                 ? int64_t{KVGUARD_NONE}
+                 : request->start + request->num_tokens - request->num_drafts});
+}
+
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
   const bool forgets = layout_->forgets;
   for (const uint32_t index : scheduled_) {
@@ -252,6 +266,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
     Frontier& f = request.frontier;
     if (!forward) continue;
+    if (request.chain.active()) NoteSampled(&request, step);
     if (num_lost_ > 0 && !abandoned && request.start != KVGUARD_NONE) ContentWritten(request);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
@@ -263,6 +278,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     const int64_t unsure = abandoned ? request.num_tokens : known ? rejected : request.num_drafts;
     f.valid_low += request.num_tokens - unsure;
     f.valid_high += request.num_tokens - (abandoned ? 0 : rejected);
+    request.filled = std::max(request.filled, f.valid_high);
     f.scheduler +=
         request
             .num_tokens;  // an asynchronous scheduler counts rejected drafts until it hears of them

@@ -12,6 +12,7 @@
 
 #include "geometry/layout.h"
 #include "mirror/block_store.h"
+#include "mirror/chain.h"
 #include "mirror/key_map.h"
 #include "mirror/transfers.h"
 #include "step/status.h"
@@ -64,6 +65,15 @@ struct Request {
   std::vector<PendingOutcome> settled;
   uint64_t forgotten_before = 0;
   uint64_t admitted_step = 0;
+  // The most tokens that ever had KV: what was taken back is still there until it is written anew.
+  int64_t filled = 0;
+  Chain chain;
+  // Where the sampled tokens of the latest steps belong, while their outcome may still come.
+  struct SampledAt {
+    uint64_t step = 0;
+    int64_t position = 0;
+  };
+  std::vector<SampledAt> sampled_at;
   // This step's schedule, valid where Mirror::IsScheduled.
   uint64_t scheduled_serial = 0;
   int64_t start =
@@ -188,6 +198,9 @@ class Mirror {
     block->owner = key;
     block->since_step = step;
     block->freed = false;
+    block->bound = true;
+    block->written = false;
+    block->content = {};
     ++block->claims;
   }
   static void ClaimHit(Block* block, uint64_t step) {
@@ -212,14 +225,13 @@ class Mirror {
   // The same of one request; kNoRequest if its rows do not name the block.
   Holding HoldingOf(uint32_t index, const geometry::Group& group, int64_t block) const;
 
-  // Prefix hits of the open step that stood in another column than their block's content: whoever
-  // writes the block may come later in the same record.
-  struct Strayed {
+  // Prefix hits of the open step: whoever writes the block may come later in the same record.
+  struct Hit {
     uint64_t key = 0;
     uint32_t group = 0;
     int64_t column = 0;
   };
-  std::vector<Strayed>& strayed() { return strayed_; }
+  std::vector<Hit>& hits() { return hits_; }
 
   // --- transfers, zeroing, copies ---
   Transfers& transfers() { return transfers_; }
@@ -274,7 +286,7 @@ class Mirror {
     open_ = true;
     ++serial_;
     scheduled_.clear();
-    strayed_.clear();
+    hits_.clear();
     zeroing_.NewStep();
     copying_.NewStep();
   }
@@ -316,12 +328,15 @@ class Mirror {
   const std::vector<Row>* RowsOf(uint64_t key) const;
 
   // --- bytes ---
-  void Serialize(std::string* out) const;
+  // with_content: what blocks hold, by name. Without it, readers of the bytes know nothing of it: a
+  // recorder writes token ids under other names.
+  void Serialize(std::string* out, bool with_content = true) const;
   // Checks everything before anything changes.
   step::Status Restore(std::string_view bytes);
 
  private:
   void ExpireWindows(Request* request, uint64_t step);
+  static void NoteSampled(Request* request, uint64_t step);
   // The step wrote blocks from their first token on.
   void ContentWritten(const Request& request);
   bool OwnersHoldTheirBlocks() const;
@@ -334,7 +349,7 @@ class Mirror {
   const geometry::Layout* layout_ = nullptr;
   std::vector<BlockStore> blocks_;  // by pool
   uint64_t stamp_ = 0;
-  std::vector<Strayed> strayed_;
+  std::vector<Hit> hits_;
   Transfers transfers_;
   Announced zeroing_;
   Announced copying_;

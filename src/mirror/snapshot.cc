@@ -130,6 +130,62 @@ bool GetRows(Reader& reader, const geometry::Layout& layout, std::vector<Row>* r
   return true;
 }
 
+void PutChain(Writer& writer, const Request& request) {
+  const ChainState& chain = request.chain.state();
+  writer.Put(chain.tokens);
+  writer.Put(chain.domain);
+  writer.Put(chain.size);
+  writer.Put(static_cast<uint8_t>((chain.active ? 1 : 0) + (chain.closed ? 2 : 0)));
+  writer.Put(static_cast<uint32_t>(chain.names.size()));
+  for (const ContentName& name : chain.names) {
+    writer.Put(name.tokens);
+    writer.Put(name.domain);
+  }
+  writer.Put(static_cast<uint32_t>(chain.domains.size()));
+  for (const Domain& domain : chain.domains) {
+    writer.Put(domain.kind);
+    writer.Put(domain.value);
+    writer.Put(domain.first);
+    writer.Put(domain.count);
+  }
+  writer.Put(static_cast<uint32_t>(request.sampled_at.size()));
+  for (const Request::SampledAt& at : request.sampled_at) {
+    writer.Put(at.step);
+    writer.Put(at.position);
+  }
+}
+
+bool GetChain(Reader& reader, Request* request) {
+  ChainState chain;
+  uint8_t flags = 0;
+  uint32_t count = 0;
+  if (!reader.Get(&chain.tokens) || !reader.Get(&chain.domain) || !reader.Get(&chain.size) ||
+      chain.size < 0 || !reader.Get(&flags) || flags > 3 || !reader.Count(&count, 16)) {
+    return false;
+  }
+  chain.active = (flags & 1) != 0;
+  chain.closed = (flags & 2) != 0;
+  chain.names.resize(count);
+  for (ContentName& name : chain.names) {
+    if (!reader.Get(&name.tokens) || !reader.Get(&name.domain)) return false;
+  }
+  if (!reader.Count(&count, 32)) return false;
+  chain.domains.resize(count);
+  for (Domain& domain : chain.domains) {
+    if (!reader.Get(&domain.kind) || !reader.Get(&domain.value) || !reader.Get(&domain.first) ||
+        domain.first < 0 || !reader.Get(&domain.count) || domain.count < 0) {
+      return false;
+    }
+  }
+  if (!reader.Count(&count, 16)) return false;
+  request->sampled_at.resize(count);
+  for (Request::SampledAt& at : request->sampled_at) {
+    if (!reader.Get(&at.step) || !reader.Get(&at.position)) return false;
+  }
+  request->chain.set_state(std::move(chain));
+  return true;
+}
+
 bool GetTransfers(Reader& reader, const geometry::Layout& layout, Transfers* transfers,
                   Announced* zeroing, Announced* copying) {
   constexpr int64_t kMost = int64_t{1} << 41;
@@ -185,7 +241,7 @@ bool GetTransfers(Reader& reader, const geometry::Layout& layout, Transfers* tra
 
 }  // namespace
 
-void Mirror::Serialize(std::string* out) const {
+void Mirror::Serialize(std::string* out, bool with_content) const {
   std::string payload;
   Writer writer(&payload);
   writer.Put(Fingerprint(*layout_));
@@ -206,6 +262,7 @@ void Mirror::Serialize(std::string* out) const {
     writer.Put(request.frontier.scheduler);
     writer.Put(request.admitted_step);
     writer.Put(request.forgotten_before);
+    writer.Put(request.filled);
     writer.Put(static_cast<uint32_t>(request.pending.size()));
     for (const PendingOutcome& pending : request.pending) {
       writer.Put(pending.step);
@@ -216,6 +273,7 @@ void Mirror::Serialize(std::string* out) const {
       writer.Put(settled.step);
       writer.Put(settled.drafts);
     }
+    PutChain(writer, with_content ? request : Request{});
     PutRows(writer, request.rows, *layout_);
   }
   const auto told = [](const Block& block) {
@@ -235,6 +293,9 @@ void Mirror::Serialize(std::string* out) const {
       writer.Put(block.released_step);
       writer.Put(block.home);
       writer.Put(block.home_group);
+      writer.Put(with_content ? block.content.tokens : 0);
+      writer.Put(with_content ? block.content.domain : 0);
+      writer.Put(static_cast<uint8_t>((block.bound ? 1 : 0) + (block.written ? 2 : 0)));
       writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
       writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
     });
@@ -350,7 +411,8 @@ step::Status Mirror::Restore(std::string_view bytes) {
     uint32_t num_pending = 0;
     if (!reader.Get(&request.frontier.valid_low) || !reader.Get(&request.frontier.valid_high) ||
         !reader.Get(&request.frontier.scheduler) || !reader.Get(&request.admitted_step) ||
-        !reader.Get(&request.forgotten_before) || !reader.Count(&num_pending, 16)) {
+        !reader.Get(&request.forgotten_before) || !reader.Get(&request.filled) ||
+        !reader.Count(&num_pending, 16)) {
       return damaged();
     }
     constexpr int64_t kMost = int64_t{1} << 41;
@@ -375,6 +437,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
       if (!reader.Get(&settled.step) || !reader.Get(&settled.drafts) || settled.drafts < 0)
         return damaged();
     }
+    if (!GetChain(reader, &request)) return damaged();
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
     request.maybe_stale = layout_->forgets;  // looked at once more, at its next row
     // Claims are what the rows say: they are counted anew, not read.
@@ -392,21 +455,26 @@ step::Status Mirror::Restore(std::string_view bytes) {
   }
   for (BlockStore& pool : fresh.blocks_) {
     uint32_t used = 0;
-    if (!reader.Count(&used, 46)) return damaged();
+    if (!reader.Count(&used, 63)) return damaged();
     for (uint32_t i = 0; i < used; ++i) {
       uint32_t index = 0;
       if (!reader.Get(&index) || index >= pool.size()) return damaged();
       Block& block = pool.Touch(index);
+      uint8_t filled = 0;
       uint8_t lost = 0;
       uint8_t freed = 0;
       if (!reader.Get(&block.owner) || !reader.Get(&block.last_owner) ||
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step) ||
-          !reader.Get(&block.home) || !reader.Get(&block.home_group) || !reader.Get(&lost) ||
-          lost > 1 || !reader.Get(&freed) || freed > 1) {
+          !reader.Get(&block.home) || !reader.Get(&block.home_group) ||
+          !reader.Get(&block.content.tokens) || !reader.Get(&block.content.domain) ||
+          !reader.Get(&filled) || filled > 3 || !reader.Get(&lost) || lost > 1 ||
+          !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
       block.lost = lost != 0;
       block.freed = freed != 0;
+      block.bound = (filled & 1) != 0;
+      block.written = (filled & 2) != 0;
       fresh.num_lost_ += lost;
     }
   }

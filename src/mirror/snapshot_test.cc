@@ -64,7 +64,8 @@ void Live(Mirror* mirror, const geometry::Layout& layout, uint64_t seed, uint64_
       Request& request = mirror->at(mirror->Find(scheduled));
       request.start = random() % 4 == 0 ? KVGUARD_NONE : request.frontier.valid_low;
       request.num_tokens = static_cast<int64_t>(1 + random() % 4);
-      request.num_drafts = random() % static_cast<uint64_t>(request.num_tokens);
+      request.num_drafts =
+          static_cast<int64_t>(random() % static_cast<uint64_t>(request.num_tokens));
       mirror->Schedule(mirror->Find(scheduled));
       mirror->executing().push_back({scheduled, request.start, request.num_tokens});
     }

@@ -56,8 +56,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     ++b.claims;  // keeps the count of claims equal to the row entries
   } else if (IsHit(request, group, column)) {
     mirror::Mirror::ClaimHit(&b, context.step);
-    if (!mirror::Mirror::IsAtHome(b, group.id, column))
-      mirror.strayed().push_back({request.key, group.id, column});
+    mirror.hits().push_back({request.key, group.id, column});
     mirror::Row& row = request.rows[group.id];
     if (row.hit_step != context.step || row.hit_first == row.hit_end) {
       row.hit_step = context.step;
@@ -121,6 +120,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       mirror.Admit(event.request,
                    std::string_view(event.name == nullptr ? "" : event.name, event.name_size),
                    event.first, context.step);
+      if (event.num_tokens > 0) context.admitted.push_back(&event);
       return;
     case KVGUARD_EVENT_FINISH:
     case KVGUARD_EVENT_PREEMPT: {
@@ -175,9 +175,20 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
     case KVGUARD_EVENT_FREE:
       ApplyFree(context, event);
       return;
-    case KVGUARD_EVENT_DOMAIN:
-      ++context.counters->ignored;
+    case KVGUARD_EVENT_DOMAIN: {
+      const uint32_t index = mirror.Find(event.request);
+      if (index == kNoRequest) {
+        ++context.counters->ignored;
+        return;
+      }
+      Request& request = mirror.at(index);
+      if (request.admitted_step == context.step) {
+        request.chain.AddDomain({event.other, event.value, event.first, event.count});
+      } else {
+        request.chain.Forget();
+      }
       return;
+    }
     case KVGUARD_EVENT_GAP:
       context.gaps->emplace_back(event.name, event.name_size);
       *gap_event = true;
@@ -257,6 +268,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
   }
   mirror.BeginStep(context.step);
   for (size_t i = 0; i < begin.events.size(); ++i) Apply(context, begin.events[i], lost, gap_event);
+  LearnTokens(context);
   JudgePlacements(context);
   JudgeStrayed(context);
 
@@ -291,6 +303,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
     JudgeWriters(context, request);
     JudgeWritesToPinned(context, request);
   }
+  JudgeContents(context);
   JudgeLost(context);
   JudgeZeroing(context);
   const uint64_t scheduled = begin.scheduled.size();
@@ -317,6 +330,8 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
       continue;
     }
     Request& request = mirror.at(index);
+    if (request.chain.active() && row.num_sampled > 0)
+      LearnSampled(context, request, row, for_step);
     int64_t drafts = request.num_drafts;
     // An outcome that arrives inside its own step is applied to the step's own drafts.
     if (mirror.IsOpen(for_step) && mirror.IsScheduled(request)) {

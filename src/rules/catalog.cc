@@ -82,6 +82,14 @@ kvguard_rule kRules[] = {
                  "The engine says that nobody holds a block that a live request has."),
     KVGUARD_RULE(kFreedTwice, LIFETIME, PROOF, "freed-twice",
                  "A block is freed that was freed before and not handed out since."),
+    KVGUARD_RULE(kContentMismatch, CONTENT, PROOF, "content-mismatch",
+                 "A prefix hit names a block that holds the KV of other tokens."),
+    KVGUARD_RULE(kDomainMismatch, CONTENT, PROOF, "domain-mismatch",
+                 "A prefix hit names a block that holds the same tokens under another adapter, "
+                 "image, embedding or salt."),
+    KVGUARD_RULE(kContentUnwritten, CONTENT, PROOF, "content-unwritten",
+                 "A prefix hit names a block that nobody filled. A suspicion where a KV connector "
+                 "is in use."),
     KVGUARD_RULE(kContentMisplaced, CONTENT, PROOF, "content-misplaced",
                  "A prefix hit names a block whose content belongs in another column or group."),
     KVGUARD_RULE(kFrontierMismatch, FRONTIER, PROOF, "frontier-mismatch",

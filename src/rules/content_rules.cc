@@ -1,12 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 // Family content: what a prefix hit reads must be what its reader means.
+#include <algorithm>
+
 #include "rules/context.h"
 
 namespace kvguard::rules {
+namespace {
+
+using geometry::Group;
+using mirror::Block;
+using mirror::ContentName;
+using mirror::kNoRequest;
+using mirror::Mirror;
+using mirror::Request;
+
+// Tokens that a live request's KV will cover when the open step has run.
+int64_t Covers(const Mirror& mirror, const Request& request) {
+  const int64_t scheduled =
+      mirror.IsScheduled(request) ? request.start_high + request.num_tokens : 0;
+  return std::max({request.filled, request.frontier.valid_high, scheduled});
+}
+
+// One for each request, group and code.
+void EmitOnce(Context& context, uint32_t code, uint32_t grade, const Mirror::Hit& hit,
+              int64_t block) {
+  for (const kvguard_finding& finding : *context.findings) {
+    if (finding.code == code && finding.request == hit.key && finding.group == hit.group) return;
+  }
+  kvguard_finding& finding = Emit(context, code, grade);
+  finding.request = hit.key;
+  finding.group = hit.group;
+  finding.pos = hit.column;
+  SetValues(finding, KVGUARD_NONE, block);
+}
+
+void JudgeHit(Context& context, const Mirror::Hit& hit) {
+  Mirror& mirror = *context.mirror;
+  const Request* reader = mirror.FindRequest(hit.key);
+  const Group& group = context.layout().groups[hit.group];
+  if (reader == nullptr || hit.column >= mirror.BoundBlocks(*reader, group)) return;
+  const int64_t block = mirror.BlockAt(*reader, group, hit.column);
+  if (!mirror.InPool(group, block) || !mirror.IsClaimed(*reader, group, hit.column)) return;
+  Block& b = mirror.TouchBlock(group, block);
+  if (!Mirror::IsAtHome(b, group.id, hit.column)) return;
+  const int64_t end = (hit.column + 1) * group.block_size;
+  ContentName held = b.content;
+  if (b.bound) {
+    const Request* writer = b.owner != 0 ? mirror.FindRequest(b.owner) : nullptr;
+    if (writer == reader) return;
+    const bool filled = writer != nullptr ? end <= Covers(mirror, *writer) : b.written;
+    if (!filled) {
+      const bool connector = context.layout().Has(KVGUARD_ENGINE_CONNECTOR);
+      EmitOnce(context, kContentUnwritten,
+               connector ? KVGUARD_GRADE_SUSPICION : KVGUARD_GRADE_PROOF, hit, block);
+      return;
+    }
+    if (writer != nullptr) held = writer->chain.NameAt(end, context.layout().content_unit);
+  }
+  const ContentName wanted = reader->chain.NameAt(end, context.layout().content_unit);
+  if (wanted.tokens == 0) return;
+  if (held.tokens == 0) {
+    if (b.owner != 0) return;  // its binder may still tell
+    b.content = wanted;
+    ++context.counters->assumptions;
+    return;
+  }
+  if (held.tokens != wanted.tokens) {
+    EmitOnce(context, kContentMismatch, 0, hit, block);
+  } else if (held.domain != wanted.domain) {
+    EmitOnce(context, kDomainMismatch, 0, hit, block);
+  }
+}
+
+}  // namespace
+
+void LearnTokens(Context& context) {
+  for (const kvguard_event* event : context.admitted) {
+    const uint32_t index = context.mirror->Find(event->request);
+    if (index == kNoRequest) continue;
+    context.mirror->at(index).chain.Append(0, event->tokens, event->num_tokens,
+                                           context.layout().content_unit);
+  }
+}
+
+void LearnSampled(Context& context, Request& request, const kvguard_outcome_row& row,
+                  uint64_t step) {
+  int64_t position = KVGUARD_NONE;
+  if (context.mirror->IsOpen(step) && context.mirror->IsScheduled(request)) {
+    if (request.start != KVGUARD_NONE)
+      position = request.start + request.num_tokens - request.num_drafts;
+  } else {
+    for (const Request::SampledAt& at : request.sampled_at) {
+      if (at.step == step) position = at.position;
+    }
+  }
+  if (position == KVGUARD_NONE || row.num_tokens < row.num_sampled || row.tokens == nullptr) {
+    request.chain.Close();
+    return;
+  }
+  request.chain.Append(position, row.tokens, row.num_sampled, context.layout().content_unit);
+}
+
+void JudgeContents(Context& context) {
+  for (const Mirror::Hit& hit : context.mirror->hits()) JudgeHit(context, hit);
+  context.coverage->Add(KVGUARD_ALL_GROUPS, 0, 0, KVGUARD_FAMILY_CONTENT,
+                        context.mirror->hits().size());
+}
 
 void JudgeStrayed(Context& context) {
-  const mirror::Mirror& mirror = *context.mirror;
-  for (const auto& strayed : context.mirror->strayed()) {
+  const Mirror& mirror = *context.mirror;
+  for (const auto& strayed : context.mirror->hits()) {
     const mirror::Request* request = mirror.FindRequest(strayed.key);
     const geometry::Group& group = context.layout().groups[strayed.group];
     if (request == nullptr || strayed.column >= mirror.BoundBlocks(*request, group)) continue;

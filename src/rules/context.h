@@ -73,7 +73,9 @@ struct Context {
   std::vector<kvguard_finding>* findings = nullptr;  // of this record
   uint64_t suppressed_proofs = 0;                    // beyond max_findings
   uint64_t suppressed_suspicions = 0;
-  std::vector<std::string>* gaps = nullptr;  // names met while judging
+  std::vector<std::string>* gaps = nullptr;    // names met while judging
+  std::vector<const kvguard_event*> admitted;  // of this BEGIN, with tokens: learnt when every
+                                               // domain of theirs is known
 
   const geometry::Layout& layout() const { return mirror->layout(); }
   bool Full() const { return findings->size() >= max_findings; }
@@ -117,6 +119,12 @@ void ApplyCopy(Context& context, const kvguard_event& event);
 void JudgeEventBlocks(Context& context, const kvguard_event& event, const geometry::Group& group);
 // When all events of a BEGIN have been applied: loads of requests that are live now.
 void JudgePlacements(Context& context);
+// ... the tokens of the admitted, and what a step sampled,
+void LearnTokens(Context& context);
+void LearnSampled(Context& context, mirror::Request& request, const kvguard_outcome_row& row,
+                  uint64_t step);
+// ... what prefix hits read, when all of the schedule is known,
+void JudgeContents(Context& context);
 // ... and prefix hits whose block holds what belongs elsewhere.
 void JudgeStrayed(Context& context);
 // A fresh block that transfers pin, before it is claimed.

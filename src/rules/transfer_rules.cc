@@ -99,7 +99,14 @@ void Announce(Context& context, const kvguard_event& event) {
   transfer.request = event.request;
   transfer.first = event.first;
   if (event.num_blocks > 0) transfer.blocks.assign(event.blocks, event.blocks + event.num_blocks);
-  JudgeEventBlocks(context, event, context.layout().groups[event.group]);
+  const Group& group = context.layout().groups[event.group];
+  JudgeEventBlocks(context, event, group);
+  if (kind != TransferKind::kSend && context.layout().forgets) {
+    // Handed out: what a window may have left behind is not claimed any more.
+    for (const int64_t block : transfer.blocks) {
+      if (mirror.InPool(group, block)) mirror.Lapse(group, block, context.step);
+    }
+  }
   mirror.Pin(transfer, 1);
   const uint32_t index = mirror.Find(transfer.request);
   if (kind == TransferKind::kSend && index != kNoRequest)
@@ -133,8 +140,15 @@ void End(Context& context, const kvguard_event& event) {
       if (!mirror.InPool(group, block)) continue;
       mirror.SetLost(group, block, false);
       if (transfer->kind != TransferKind::kLoad) continue;
-      mirror::Mirror::SetHome(&mirror.TouchBlock(group, block), group.id,
-                              transfer->first / group.block_size + static_cast<int64_t>(i));
+      const int64_t column = transfer->first / group.block_size + static_cast<int64_t>(i);
+      mirror::Block& b = mirror.TouchBlock(group, block);
+      mirror::Mirror::SetHome(&b, group.id, column);
+      b.bound = false;
+      const uint32_t index = mirror.Find(transfer->request);
+      b.content = index == kNoRequest
+                      ? mirror::ContentName{}
+                      : mirror.at(index).chain.NameAt((column + 1) * group.block_size,
+                                                      context.layout().content_unit);
     }
   } else if (event.kind == KVGUARD_EVENT_LOAD_FAILED) {
     JudgeEventBlocks(context, event, group);
@@ -226,8 +240,10 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
     for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
-          block == context.layout().PoolOf(group).null_block)
+          block == context.layout().PoolOf(group).null_block ||
+          !context.mirror->IsClaimed(request, group, column)) {
         continue;
+      }
       const mirror::Block& b = context.mirror->BlockOf(group, block);
       if (b.pins_out == 0 && b.loading == 0) continue;
       kvguard_finding& finding = Emit(context, kWriteWhilePinned);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "step/views.h"
 
@@ -161,8 +162,10 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
     if (Status s = CheckGroup(groups[i], i, *layout, &layout->groups.emplace_back()); !s.ok())
       return s;
   }
+  layout->content_unit = layout->groups[0].block_size;
   for (const geometry::Group& group : layout->groups) {
     layout->forgets = layout->forgets || group.Forgets();
+    layout->content_unit = std::gcd(layout->content_unit, group.block_size);
   }
   layout->flags = in.flags;
   layout->max_rows = static_cast<int64_t>(in.max_rows);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mirror/chain.h"
+
+#include "kvguard/kvguard.h"
+
+namespace kvguard::mirror {
+namespace {
+
+// splitmix64's finaliser over a running value: one bit of either input moves every bit.
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  uint64_t x = (hash ^ value) * 0x9e3779b97f4a7c15u + hash;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+uint64_t Chain::DomainAt(int64_t position) const {
+  uint64_t hash = 1;
+  for (const Domain& domain : s_.domains) {
+    if (position < domain.first || position - domain.first >= domain.count) continue;
+    hash = Mix(Mix(hash, domain.kind), static_cast<uint64_t>(domain.value));
+    if (domain.kind != KVGUARD_DOMAIN_LORA && domain.kind != KVGUARD_DOMAIN_SALT)
+      hash = Mix(hash, static_cast<uint64_t>(position - domain.first));
+  }
+  return hash;
+}
+
+void Chain::Append(int64_t first, const int64_t* tokens, uint64_t count, int64_t unit) {
+  if (s_.closed) return;
+  if (first != s_.size) return Close();
+  s_.active = true;
+  for (uint64_t i = 0; i < count; ++i) {
+    s_.tokens = Mix(s_.tokens, static_cast<uint64_t>(tokens[i]));
+    s_.domain = Mix(s_.domain, s_.domains.empty() ? 1 : DomainAt(s_.size));
+    if (++s_.size % unit == 0) s_.names.push_back({s_.tokens | 1, s_.domain | 1});
+  }
+}
+
+}  // namespace kvguard::mirror
