@@ -307,6 +307,11 @@ bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t*
     Frontier& f = request->frontier;
     f.valid_low += it->drafts - rejected;
     f.valid_high = std::max(f.valid_low, f.valid_high - rejected);
+    for (Request::Assumed& assumed : request->assumed) {
+      if (assumed.step <= step) continue;
+      assumed.low += it->drafts - rejected;
+      --assumed.open;
+    }
     request->pending.erase(it);
     Expire(request, step);
     return true;
@@ -319,6 +324,20 @@ bool Mirror::Outcome(Request* request, uint64_t step, int64_t rejected, int64_t*
     return true;
   }
   return rejected == 0 || step < request->forgotten_before;
+}
+
+void Mirror::Assume(Request* request, int64_t start) const {
+  constexpr size_t kMostAssumed = 16;
+  // Only open drafts explain the range: what they come to then decides.
+  int64_t drafts = 0;
+  for (const PendingOutcome& pending : request->pending) drafts += pending.drafts;
+  if (drafts == 0 || drafts != request->frontier.valid_high - request->frontier.valid_low) return;
+  for (const Request::Assumed& assumed : request->assumed) {
+    if (assumed.step == open_step_ && assumed.start == start) return;
+  }
+  if (request->assumed.size() == kMostAssumed) request->assumed.erase(request->assumed.begin());
+  request->assumed.push_back(
+      {open_step_, start, request->frontier.valid_low, request->pending.size()});
 }
 
 void Mirror::AddSettled(Request* request, const PendingOutcome& outcome) {

@@ -74,6 +74,15 @@ struct Request {
     int64_t position = 0;
   };
   std::vector<SampledAt> sampled_at;
+  // Starts that were taken from plans: what they should have been is known when the outcomes that
+  // were open then have been told.
+  struct Assumed {
+    uint64_t step = 0;
+    int64_t start = 0;
+    int64_t low = 0;    // the right start, as far as the outcomes are told
+    uint64_t open = 0;  // outcomes that are not
+  };
+  std::vector<Assumed> assumed;
   // This step's schedule, valid where Mirror::IsScheduled.
   uint64_t scheduled_serial = 0;
   int64_t start =
@@ -316,8 +325,11 @@ class Mirror {
     if (request->pending.empty()) return;
     for (const PendingOutcome& pending : request->pending) AddSettled(request, pending);
     request->pending.clear();
+    request->assumed.clear();
   }
   static void AddSettled(Request* request, const PendingOutcome& outcome);
+  // A start was taken from the open step's plan.
+  void Assume(Request* request, int64_t start) const;
 
   // --- history (explanations only) ---
   const std::vector<ExecutedRow>& previous_rows() const { return previous_; }

@@ -273,6 +273,13 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
       writer.Put(settled.step);
       writer.Put(settled.drafts);
     }
+    writer.Put(static_cast<uint32_t>(request.assumed.size()));
+    for (const Request::Assumed& assumed : request.assumed) {
+      writer.Put(assumed.step);
+      writer.Put(assumed.start);
+      writer.Put(assumed.low);
+      writer.Put(assumed.open);
+    }
     PutChain(writer, with_content ? request : Request{});
     PutRows(writer, request.rows, *layout_);
   }
@@ -436,6 +443,16 @@ step::Status Mirror::Restore(std::string_view bytes) {
     for (PendingOutcome& settled : request.settled) {
       if (!reader.Get(&settled.step) || !reader.Get(&settled.drafts) || settled.drafts < 0)
         return damaged();
+    }
+    uint32_t num_assumed = 0;
+    if (!reader.Count(&num_assumed, 32)) return damaged();
+    request.assumed.resize(num_assumed);
+    for (Request::Assumed& assumed : request.assumed) {
+      if (!reader.Get(&assumed.step) || !reader.Get(&assumed.start) || !reader.Get(&assumed.low) ||
+          !reader.Get(&assumed.open) || assumed.open > num_pending || assumed.low < 0 ||
+          assumed.low > kMost) {
+        return damaged();
+      }
     }
     if (!GetChain(reader, &request)) return damaged();
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();

@@ -340,6 +340,16 @@ step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, ui
         continue;
       }
     } else if (mirror.Outcome(&request, for_step, row.num_rejected, &drafts)) {
+      for (const mirror::Request::Assumed& assumed : request.assumed) {
+        if (assumed.open > 0 || assumed.low == assumed.start) continue;
+        kvguard_finding& finding = Emit(context, kFrontierMismatch);
+        finding.request = request.key;
+        finding.pos = assumed.low;
+        SetValues(finding, assumed.low, assumed.start);
+      }
+      request.assumed.erase(std::remove_if(request.assumed.begin(), request.assumed.end(),
+                                           [](const auto& a) { return a.open == 0; }),
+                            request.assumed.end());
       // A step that is already open starts where this one really ended.
       if (mirror.IsScheduled(request) && request.start == KVGUARD_NONE)
         SetStart(request, request.start_high);

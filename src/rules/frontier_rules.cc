@@ -25,11 +25,12 @@ void Mismatch(Context& context, uint64_t b, const RowState& row) {
 // While the outcome of drafts is open, the stream bounds the start and the plan's choice inside the
 // bounds is taken.
 void Assume(Context& context, RowState* row, int64_t shown) {
-  const mirror::Request& request = context.mirror->at(row->request);
+  mirror::Request& request = context.mirror->at(row->request);
   ++context.counters->assumptions;
   row->start = shown < request.start_low    ? request.start_low
                : shown > request.start_high ? request.start_high
                                             : shown;
+  if (row->start == shown) context.mirror->Assume(&request, shown);  // else it is a finding now
 }
 
 }  // namespace

@@ -95,5 +95,22 @@ TEST(Corners, TheOutcomeOfAnAbandonedStepIsNoFault) {
   EXPECT_TRUE(s.Findings().empty()) << s.Report();
 }
 
+// Until the outcome of drafts is told, the plan's own start is taken; when it is told, the start
+// that was taken must have been the right one.
+TEST(Corners, AStartThatTheOutcomeContradictsIsFoundWhenItIsTold) {
+  for (const int64_t start : {8, 6}) {
+    Scenario s(Async());
+    s.Admit("a", {{1, 2, 3, 4, 5}}).Schedule("a", 4).Step();
+    s.Schedule("a", 4, 3).Step();  // computes 4..7, of which two are rejected
+    const uint64_t drafted = s.step();
+    s.Computed("a") = start;
+    s.Schedule("a", 1, 0, 8).Step();
+    EXPECT_TRUE(s.Findings().empty()) << s.Report();
+    EXPECT_EQ(s.verdict().assumptions, 1u);
+    s.Outcome(drafted, "a", 2, 2);
+    EXPECT_EQ(Found(s, rules::kFrontierMismatch), start == 8) << s.Report();
+  }
+}
+
 }  // namespace
 }  // namespace kvguard::tests
