@@ -93,9 +93,10 @@ std::string PlanText(const kvguard_guard& guard, const kvguard_record& record) {
     std::string tokens =
         Sprintf("%lld, KV length %lld", static_cast<Ll>(count), static_cast<Ll>(length));
     if (request != nullptr && request->start != KVGUARD_NONE) {
+      const Ll kv_length = request->start + request->num_tokens;
       tokens += Sprintf(" (expected: %lld from position %lld, KV length %lld)",
                         static_cast<Ll>(request->num_tokens), static_cast<Ll>(request->start),
-                        static_cast<Ll>(request->start + request->num_tokens));
+                        kv_length);
     }
     table.Row({"tokens", tokens});
     if (plan.positions.present() && usable) {

@@ -38,7 +38,7 @@ class Steady {
       for (int64_t c = 0; c < columns; ++c) row.push_back(next_block += 3);  // not consecutive
     }
     for (int s = 0; s < kSteps; ++s) {
-      const auto step = static_cast<uint64_t>(s + 1);
+      const auto step = static_cast<uint64_t>(s) + 1;
       OwnedRecord begin;
       begin.kind = KVGUARD_RECORD_BEGIN;
       begin.step = step;

@@ -371,7 +371,7 @@ class Liar {
  public:
   flatbuffers::FlatBufferBuilder fbb;
 
-  flatbuffers::Offset<flatbuffers::Vector<uint8_t>> Bytes(std::vector<uint8_t> bytes) {
+  flatbuffers::Offset<flatbuffers::Vector<uint8_t>> Bytes(const std::vector<uint8_t>& bytes) {
     return fbb.CreateVector(bytes);
   }
   // `count` times the difference one: as many elements as one likes, in a few bytes.

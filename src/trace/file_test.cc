@@ -352,7 +352,7 @@ TEST_F(TraceFile, TheCInterfaceReadsWhatItWrote) {
   ASSERT_EQ(kvguard_trace_open(path.c_str(), &trace, &geometry, &error), KVGUARD_OK) << error.text;
   ASSERT_NE(geometry, nullptr);
   EXPECT_STREQ(geometry->engine, "toy");
-  const void* snapshot = &snapshot;
+  const void* snapshot = &error;
   size_t size = 1;
   EXPECT_EQ(kvguard_trace_snapshot(trace, &snapshot, &size, &error), KVGUARD_OK);
   EXPECT_EQ(snapshot, nullptr);
