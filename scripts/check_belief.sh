@@ -43,6 +43,7 @@ differential() {  # differential FIRST [TOOL_ARGUMENT...]
 }
 
 part "public bugs: the table" "$venv/bin/python" tests/bugs/check_cases.py
+part "pages made from tables" "$venv/bin/python" scripts/make_docs.py --check --command "$build/kvguard"
 part "the oracle's own tests" env KVGUARD_LIBRARY="$build/libkvguard.so" "$venv/bin/python" -m pytest -q tests/oracle
 require=tests/generate/situations.txt
 part "core against oracle: healthy" differential 1000000
