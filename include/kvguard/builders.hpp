@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kvguard/kvguard.h"
-#include "kvguard/kvguard.hpp"
+#include "kvguard/kvguard.hpp"  // NOLINT(misc-header-include-cycle): whichever comes first
 
 namespace kvguard {
 

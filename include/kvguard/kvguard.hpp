@@ -64,8 +64,11 @@ class Exception : public std::runtime_error {
 template <typename T = std::monostate>
 class [[nodiscard]] Result {
  public:
+  /* Implicit, so that a function returns either as it is. */
+  // NOLINTBEGIN(google-explicit-constructor)
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   explicit operator bool() const { return state_.index() == 0; }
 

@@ -116,7 +116,9 @@ void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
         if (BlockAt(request, other, column) != block || !IsClaimed(request, other, column))
           continue;
         request.maybe_stale = true;
-        if (other.Needs(column, request.frontier.valid_high)) continue;
+        const Row& row = request.rows[other.id];
+        const bool hit = row.hit_step == step && column >= row.hit_first && column < row.hit_end;
+        if (hit || other.Needs(column, request.frontier.valid_high)) continue;
         GiveBack(request, other, column, step);
         request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kLapsed;
       }
@@ -238,7 +240,8 @@ void Mirror::Pin(const Transfer& transfer, int by) {
 
 void Mirror::ContentWritten(const Request& request) {
   for (const geometry::Group& group : layout_->groups) {
-    const int64_t first = geometry::BlocksFor(request.start_low, group.block_size);
+    // Whatever the start, it is written.
+    const int64_t first = geometry::BlocksFor(request.start_high, group.block_size);
     const int64_t end =
         std::min(BoundBlocks(request, group),
                  geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size));
@@ -267,7 +270,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     Frontier& f = request.frontier;
     if (!forward) continue;
     if (request.chain.active()) NoteSampled(&request, step);
-    if (num_lost_ > 0 && !abandoned && request.start != KVGUARD_NONE) ContentWritten(request);
+    if (num_lost_ > 0) ContentWritten(request);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

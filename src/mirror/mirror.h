@@ -65,6 +65,7 @@ struct Request {
   std::vector<PendingOutcome> settled;
   uint64_t forgotten_before = 0;
   uint64_t admitted_step = 0;
+  int64_t known = 0;  // tokens at admission
   // The most tokens that ever had KV: what was taken back is still there until it is written anew.
   int64_t filled = 0;
   Chain chain;

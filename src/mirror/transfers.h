@@ -59,11 +59,11 @@ class Transfers {
   std::deque<Unplaced>& unplaced() { return unplaced_; }
   const std::deque<Unplaced>& unplaced() const { return unplaced_; }
 
-  // A RESET forgot open transfers: their ends may still be told.
+  // A RESET forgot transfers: their ends may still be told.
   bool forgot() const { return forgot_; }
   void set_forgot(bool forgot) { forgot_ = forgot; }
   void Reset() {
-    const bool forgot = forgot_ || !open_.empty();
+    const bool forgot = forgot_ || !open_.empty() || !order_.empty();
     *this = Transfers{};
     forgot_ = forgot;
   }
@@ -87,14 +87,10 @@ class Announced {
   };
 
   void Add(const Entry& entry) { entries_.push_back(entry); }
-  // Says that it was done; in whatever order.
+  // Says that it was done, however often it was announced.
   void Done(uint32_t group, int64_t block, int64_t source) {
-    says_done_ = true;
     for (Entry& entry : entries_) {
-      if (entry.done || entry.group != group || entry.block != block || entry.source != source)
-        continue;
-      entry.done = true;
-      return;
+      if (entry.group == group && entry.block == block && entry.source == source) entry.done = true;
     }
   }
   const std::vector<Entry>& entries() const { return entries_; }

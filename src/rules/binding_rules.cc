@@ -18,6 +18,16 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
   return (column + 1) * group.block_size <= request.frontier.valid_low;
 }
 
+// The last token of a prompt is computed again although its KV is there: its slot is rewritten with
+// what it holds (mrv2.md 6.2, trap 10).
+bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
+                     int64_t column, const mirror::Block& block) {
+  return request.admitted_step == context.step && request.frontier.valid_low == request.known - 1 &&
+         (column + 1) * group.block_size <= request.known && block.home != 0 &&
+         mirror::Mirror::EarlierClaims(block, context.step) > 0 &&
+         mirror::Mirror::IsAtHome(block, group.id, column);
+}
+
 // *stamp: of the row's blocks, or 0 while they have none.
 void BindOne(Context& context, Request& request, const Group& group, int64_t block,
              uint64_t* stamp) {
@@ -54,7 +64,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   if (*stamp != 0 && b.stamp == *stamp) {
     emit(kBlockRepeated);
     ++b.claims;  // keeps the count of claims equal to the row entries
-  } else if (IsHit(request, group, column)) {
+  } else if (IsHit(request, group, column) || IsRecomputedHit(context, request, group, column, b)) {
     mirror::Mirror::ClaimHit(&b, context.step);
     mirror.hits().push_back({request.key, group.id, column});
     mirror::Row& row = request.rows[group.id];
@@ -120,6 +130,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       mirror.Admit(event.request,
                    std::string_view(event.name == nullptr ? "" : event.name, event.name_size),
                    event.first, context.step);
+      mirror.at(mirror.Find(event.request)).known = event.count;
       if (event.num_tokens > 0) context.admitted.push_back(&event);
       return;
     case KVGUARD_EVENT_FINISH:

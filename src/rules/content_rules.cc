@@ -118,6 +118,12 @@ void JudgeStrayed(Context& context) {
       continue;
     const mirror::Block& b = mirror.BlockOf(group, block);
     if (mirror::Mirror::IsAtHome(b, group.id, strayed.column)) continue;
+    const bool said = std::any_of(
+        context.findings->begin(), context.findings->end(), [&](const kvguard_finding& f) {
+          return f.code == kContentMisplaced && f.request == strayed.key &&
+                 f.group == strayed.group && f.pos == strayed.column;
+        });
+    if (said) continue;  // given back and made anew
     kvguard_finding& finding = Emit(context, kContentMisplaced);
     finding.request = request->key;
     finding.group = group.id;

@@ -42,6 +42,7 @@ kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t
 
 bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but) {
+  if (!context.mirror->InPool(group, block)) return false;
   return SetVictim(context, finding, group, block, context.mirror->Holder(group, block, but));
 }
 

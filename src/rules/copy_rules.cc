@@ -12,6 +12,11 @@ using mirror::Announced;
 using mirror::kNoRequest;
 using mirror::Request;
 
+// Whether the block was bound as fresh in this step.
+bool NewInStep(const mirror::Block& block, uint64_t step) {
+  return block.since_step == step && (block.owner != 0 || block.last_owner != 0);
+}
+
 void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
   const Group& group = context.layout().groups[event.group];
   if (group.kind == KVGUARD_GROUP_STATE) return;  // states move within their request's row
@@ -19,7 +24,7 @@ void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
   uint64_t holder = 0;
   if (target != context.layout().PoolOf(group).null_block) {
     const mirror::Block& b = mirror.BlockOf(group, target);
-    if (b.claims == 0 || (b.owner != 0 && b.since_step == context.step)) return;
+    if (b.claims == 0 || NewInStep(b, context.step)) return;
     const uint32_t index =
         mirror.FindClaim(group, target, [](const Request&, const Group&, int64_t) { return true; });
     if (index == kNoRequest) return;
@@ -64,6 +69,7 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
   const bool pairs = event.kind == KVGUARD_EVENT_COPY || event.kind == KVGUARD_EVENT_COPY_DONE;
   const bool done = event.kind == KVGUARD_EVENT_ZERO_DONE || event.kind == KVGUARD_EVENT_COPY_DONE;
   Announced& announced = pairs ? mirror.copying() : mirror.zeroing();
+  if (done) announced.set_says_done(true);
   JudgeEventBlocks(context, event, group);
   for (uint64_t i = 0; i < event.num_blocks; i += pairs ? 2 : 1) {
     const int64_t source = pairs ? event.blocks[i] : KVGUARD_NONE;
@@ -88,17 +94,21 @@ void JudgeZeroing(Context& context) {
       continue;
     }
     const mirror::Block& b = mirror.BlockOf(group, entry.block);
-    if (b.claims == 0 || (b.owner != 0 && b.since_step == context.step)) continue;
-    int64_t position = 0;
+    if (b.claims == 0 || NewInStep(b, context.step)) continue;
     const auto live = [&](const Request& request, const Group& other, int64_t column) {
       const int64_t valid =
           mirror.IsScheduled(request) ? request.start_low : request.frontier.valid_low;
-      position = column * other.block_size;
-      return position < valid;
+      return column * other.block_size < valid;
     };
     const uint32_t index = mirror.FindClaim(group, entry.block, live);
     if (index == kNoRequest) continue;
-    (void)mirror.HasClaim(mirror.at(index), group, entry.block, live);  // its position
+    int64_t position = INT64_MAX;  // the first token, over all groups of the pool
+    (void)mirror.HasClaim(mirror.at(index), group, entry.block,
+                          [&](const Request& request, const Group& other, int64_t column) {
+                            if (live(request, other, column))
+                              position = std::min(position, column * other.block_size);
+                            return false;
+                          });
     kvguard_finding& finding = Emit(context, kZeroLive);
     finding.request = mirror.at(index).key;
     finding.group = group.id;

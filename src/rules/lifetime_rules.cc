@@ -20,8 +20,10 @@ bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
   kvguard_finding* finding = nullptr;
   bool good = first >= request.rows[group.id].expired;
   for (int64_t column = group.sink == 0 ? first : 0; column < bound; ++column) {
-    if (!group.Needs(column, row.start) || context.mirror->HoldsItsBlock(request, group, column))
-      continue;
+    if (!group.Needs(column, row.start)) continue;
+    // Without a claim nothing says so when the block is given away.
+    good = good && context.mirror->IsClaimed(request, group, column);
+    if (context.mirror->HoldsItsBlock(request, group, column)) continue;
     good = false;
     if (column >= end) continue;
     if (finding != nullptr) {
@@ -59,6 +61,7 @@ void ApplyFree(Context& context, const kvguard_event& event) {
     finding.group = group.id;
     SetValues(finding, KVGUARD_NONE, block);
     if (b.freed) continue;
+    b.freed = true;
     const auto column_of = [&](const mirror::Request&, const geometry::Group&, int64_t column) {
       finding.pos = column;
       return true;

@@ -24,7 +24,9 @@ kvguard_finding& EmitEvent(Context& context, uint32_t code, const kvguard_event&
 }
 
 void UnknownTransfer(Context& context, const kvguard_event& event) {
-  if (context.mirror->transfers().forgot()) {
+  const auto id = static_cast<uint64_t>(event.value);
+  Transfers& transfers = context.mirror->transfers();
+  if (transfers.forgot() && !transfers.WasEnded(id) && transfers.Find(id) == nullptr) {
     ++context.counters->ignored;
     return;
   }
@@ -153,7 +155,10 @@ void End(Context& context, const kvguard_event& event) {
   } else if (event.kind == KVGUARD_EVENT_LOAD_FAILED) {
     JudgeEventBlocks(context, event, group);
     for (uint64_t i = 0; i < event.num_blocks; ++i) {
-      if (mirror.InPool(group, event.blocks[i])) mirror.SetLost(group, event.blocks[i], true);
+      if (mirror.InPool(group, event.blocks[i]) &&
+          event.blocks[i] != context.layout().PoolOf(group).null_block) {
+        mirror.SetLost(group, event.blocks[i], true);
+      }
     }
     DropUnplaced(transfers, id);
   } else if (event.kind == KVGUARD_EVENT_DRAIN) {
@@ -169,6 +174,7 @@ void JudgeEventBlocks(Context& context, const kvguard_event& event, const Group&
   for (uint64_t i = 0; i < event.num_blocks; ++i) {
     if (context.mirror->InPool(group, event.blocks[i])) continue;
     kvguard_finding& finding = EmitEvent(context, kBlockOutOfRange, event);
+    if (event.kind < KVGUARD_EVENT_RESERVE) finding.request = 0;
     finding.group = group.id;
     finding.pos = static_cast<int64_t>(i);
     SetValues(finding, context.layout().PoolOf(group).num_blocks - 1, event.blocks[i]);
@@ -265,7 +271,7 @@ void JudgeLost(Context& context) {
       const bool writes = mirror.HasClaim(
           writer, group, block, [&](const Request&, const Group& other, int64_t column) {
             const int64_t first = column * other.block_size;
-            return first >= writer.start_low && first < writer.start_low + writer.num_tokens;
+            return first >= writer.start_high && first < writer.start_low + writer.num_tokens;
           });
       if (writes) return true;
     }

@@ -136,6 +136,7 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
       case KVGUARD_EVENT_COPY_DONE:
         if (event.num_blocks % 2 != 0)
           return Malformed("events[%zu]: pairs of blocks, but an odd number", i);
+        if (event.count < 0) return Malformed("events[%zu]: a negative count", i);
         if (whole) return Malformed("events[%zu]: an event with blocks names one group", i);
         break;
       case KVGUARD_EVENT_FREE:

@@ -94,9 +94,9 @@ std::string PlanText(const kvguard_guard& guard, const kvguard_record& record) {
         Sprintf("%lld, KV length %lld", static_cast<Ll>(count), static_cast<Ll>(length));
     if (request != nullptr && request->start != KVGUARD_NONE) {
       const Ll kv_length = request->start + request->num_tokens;
-      tokens += Sprintf(" (expected: %lld from position %lld, KV length %lld)",
-                        static_cast<Ll>(request->num_tokens), static_cast<Ll>(request->start),
-                        kv_length);
+      tokens +=
+          Sprintf(" (expected: %lld from position %lld, KV length %lld)",
+                  static_cast<Ll>(request->num_tokens), static_cast<Ll>(request->start), kv_length);
     }
     table.Row({"tokens", tokens});
     if (plan.positions.present() && usable) {

@@ -111,10 +111,10 @@ CODES = {
     },
     "transfer": {
         1101: "read-while-loading",
-        1102: "write-while-sending",
+        1102: "write-while-pinned",
         1103: "pinned-rebound",
         1104: "transfer-unknown",
-        1105: "load-misplaced",
+        1105: "transfer-misplaced",
         1106: "failed-load-used",
         1107: "transfer-reused",
     },
@@ -123,7 +123,7 @@ CODES = {
         1202: "zero-live",
         1203: "used-before-copied",
         1204: "copy-target-held",
-        1205: "copy-source-stale",
+        1205: "copy-source-zeroed",
         1206: "copy-lost",
     },
 }

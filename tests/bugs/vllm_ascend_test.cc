@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Public bugs of vLLM-Ascend: the sketches of cases_vllm_ascend.toml.
+#include "tests/bugs/bug_test.h"
+
+namespace kvguard::tests {
+namespace {
+
+BUG(B021, vllm_ascend_pull_15417, Geometry::Full(128, 64).NarrowSlots()) {
+  p.s.Admit("Q", {{11}});
+  p.Run({{"Q", 0, 98}});
+  p.s.Finish("Q").Admit("N", {{11}});
+  p.Run({{"N", 0, 100}});
+  p.Dummy(Ints(8, -1));
+  p.Dummy(p.wrong ? Range(1498, 1505) : Ints(8, -1), KVGUARD_STAGE_FINAL);
+}
+
+BUG(B023, vllm_ascend_issues_10245, Geometry::Full(16, 64).Flags(kConnector)) {
+  p.s.Admit("R", {{21, 22, 23}});
+  p.Run({{"R", 0, 40}});
+  p.Dummy({-1});
+  p.Told(kSend, "R", p.wrong ? Ints{0, 0, 0} : Ints{21, 22, 23}, 1);
+}
+
+BUG(B092, vllm_ascend_pull_10032, Geometry::Full(16, 64).Flags(kAsync).Drafts(3)) {
+  p.s.Admit("R", {{2, 4, 6, 8, 10}});
+  p.Run({{"R", 0, 46}});
+  p.Begin({{"R", 46, 4, 3}});
+  p.Show();
+  p.End();
+  p.Begin({{"R", 50, 4, 3}});
+  p.Told(2, "R", 2);
+  p.Show([&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, Range(128, 131));
+    EXPECT_EQ(plan.seq_lens, Ints{52});
+    if (!p.wrong) return;
+    plan.positions = Range(50, 53);
+    plan.seq_lens = {54};
+    plan.groups[0].slots = Range(130, 133);
+  });
+  p.End();
+}
+
+BUG(B095, vllm_ascend_pull_11699, Geometry::Full(16, 64).Drafts(3)) {
+  p.s.Admit("R", {{5, 6, 7}});
+  p.Run({{"R", 0, 38}});
+  p.Begin({{"R", 38, 4, 3}});
+  p.Show();
+  p.End();
+  p.Told(2, "R", 2);
+  p.Run({{"R", 40, 2, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, (Ints{120, 121}));
+    if (p.wrong) plan.groups[0].slots = {122, 123};
+  });
+}
+
+BUG(B123, vllm_ascend_pull_13965, Geometry::Full(128, 64).Flags(kConnector)) {
+  p.s.Admit("R", {{5, 6}}, 128);
+  p.s.Blocks(kLoad, "R", p.wrong ? Range(40, 47) : Ints{5}, 1).Blocks(kLoadDone, "", {}, 1);
+  p.Run({{"R", 128, 1}});
+}
+
+BUG(B127, vllm_ascend_pull_12781, Geometry::Full(16, 64).Flags(kPrefix | kConnector)) {
+  p.s.Admit("P", {{7}}).Tokens(Seq('p', 0, 15));
+  p.Run({{"P", 0, 16}});
+  p.s.Admit("R", {{7, 3, 4, 5}}, 48).Tokens(Seq('p', 0, 15) + Seq('x', 16, 48));
+  p.s.Blocks(kLoad, "R", {3, 4}, 1, p.wrong ? 0 : 16).Blocks(kLoadDone, "", {}, 1);
+  p.Run({{"R", 48, 1}});
+}
+
+BUG(B145, vllm_ascend_pull_5647, Geometry::Full(16, 64)) {
+  p.s.Admit("Q", {{2}}).Admit("R", {{3}});
+  p.Run({{"Q", 0, 8}, {"R", 0, 12}});
+  p.Run({{"Q", 8, 4}}, [](ScenarioPlan& plan) { EXPECT_EQ(plan.groups[0].slots, Range(40, 43)); });
+  p.Run({{"R", 12, 2}}, [&](ScenarioPlan& plan) {
+    plan.Pad(0, 2);
+    EXPECT_EQ(plan.groups[0].slots, (Ints{60, 61, -1, -1}));
+    if (p.wrong) plan.groups[0].slots = {60, 61, 42, 43};
+  });
+}
+
+}  // namespace
+}  // namespace kvguard::tests
