@@ -195,6 +195,11 @@ class Mirror {
     block->home = static_cast<uint32_t>(column + 1);
     block->home_group = group;
   }
+  static void ForgetContent(Block* block) {
+    block->home = 0;
+    block->bound = block->written = false;
+    block->content = {};
+  }
   // Whether a prefix hit in that column reads what belongs there, as far as is known.
   static bool IsAtHome(const Block& block, uint32_t group, int64_t column) {
     return block.home == 0 ||

@@ -65,6 +65,9 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     emit(kBlockRepeated);
     ++b.claims;  // keeps the count of claims equal to the row entries
   } else if (IsHit(request, group, column) || IsRecomputedHit(context, request, group, column, b)) {
+    // A connector may have filled a block that nobody claims, without saying so.
+    if (b.claims == 0 && context.layout().Has(KVGUARD_ENGINE_CONNECTOR))
+      mirror::Mirror::ForgetContent(&b);
     mirror::Mirror::ClaimHit(&b, context.step);
     mirror.hits().push_back({request.key, group.id, column});
     mirror::Row& row = request.rows[group.id];

@@ -162,7 +162,10 @@ void Scheduler::StartSend(Request& r) {
     part.id = next_transfer_++;
     part.key = r.key;
     part.group = static_cast<uint32_t>(g);
-    for (int64_t j = 0; j < CeilDiv(tokens, Group(g).span()); ++j) {
+    // A row that a fault left too short is sent as far as it goes.
+    const int64_t columns =
+        std::min(CeilDiv(tokens, Group(g).span()), static_cast<int64_t>(r.blocks[g].size()));
+    for (int64_t j = 0; j < columns; ++j) {
       const int64_t block = r.blocks[g][static_cast<size_t>(j)];
       if (block == PoolOf(g).null_block() || !Group(g).Keeps(j, tokens)) continue;
       part.blocks.push_back(block);

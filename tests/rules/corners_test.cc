@@ -112,5 +112,21 @@ TEST(Corners, AStartThatTheOutcomeContradictsIsFoundWhenItIsTold) {
   }
 }
 
+// With a connector a block that nobody claims may have been filled from outside, unsaid: neither
+// where it was bound before nor that it was never filled speaks against a hit.
+TEST(Corners, AConnectorMayHaveFilledAFreeBlock) {
+  for (const bool connector : {false, true}) {
+    ScenarioOptions options;
+    if (connector) options.engine_flags |= KVGUARD_ENGINE_CONNECTOR;
+    Scenario s(options);
+    s.Admit("a", {{1, 2, 3}}).Schedule("a", 6).Step();
+    s.Finish("a").Step();
+    s.Admit("b", {{3, 2, 4}}, 8).Schedule("b", 1).Step();
+    EXPECT_EQ(Found(s, rules::kContentMisplaced), !connector) << s.Report();
+    EXPECT_EQ(Found(s, rules::kContentUnwritten), !connector) << s.Report();
+    EXPECT_EQ(s.verdict().suspicions, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace kvguard::tests
