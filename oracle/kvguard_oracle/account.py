@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kvguard_oracle.content import BlockContent, Knowledge
 from kvguard_oracle.geometry import Geometry, Group, Pool
-from kvguard_oracle.records import Scheduled
+from kvguard_oracle.records import Event, Scheduled
+from kvguard_oracle.transfers import Transfers
 
 MOST_FORGOTTEN = 16
 
@@ -23,10 +25,34 @@ class Entry:
     claims: bool
     # the step in which this column was bound
     bound_in: int = 0
-    # its claim ended silently because somebody else got the block as new
+    # its claim ended silently because the block was handed out, or freed, before `low` passed it
     given_away: bool = False
     # the step in which this claim was made as a prefix hit; None: it was not
     hit_in: int | None = None
+    # what this binding made of the block, where it was bound as fresh
+    content: BlockContent | None = None
+
+
+@dataclass
+class Hit:
+    """A prefix hit of the record just read."""
+
+    request: Request
+    group: Group
+    column: int
+    entry: Entry
+
+
+@dataclass
+class TakenStart:
+    """A start that was taken from a plan while drafts were open (judging.md, Frontier)."""
+
+    step: int
+    start: int
+    # the start as far as the outcomes have been told
+    told: int
+    # steps whose outcomes are open
+    waiting: list[int]
 
 
 @dataclass
@@ -42,6 +68,17 @@ class Request:
     open_outcomes: list[tuple[int, int]] = field(default_factory=list)
     # (step, drafts) whose open outcome was forgotten: it may still be told, and changes nothing
     forgotten: list[tuple[int, int]] = field(default_factory=list)
+    # starts that the open outcomes will decide
+    taken: list[TakenStart] = field(default_factory=list)
+    # the step of the record that admitted it, and that ADMIT's first and count
+    admitted_in: int = -1
+    first: int = 0
+    known_count: int = 0
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    # step -> its row of that step's schedule
+    was_scheduled: dict[int, ScheduledRequest] = field(default_factory=dict)
+    # the most that `high` was at the end of one of its steps
+    most_high: int = 0
     # the latest step that was forgotten so long ago that nothing is said of it
     forgotten_for_good: int = -1
 
@@ -49,6 +86,29 @@ class Request:
         for step, drafts in self.open_outcomes:
             self.forget(step, drafts)
         self.open_outcomes = []
+        self.taken = []
+
+    def take_start(self, step: int, start: int) -> None:
+        """Compared later, where the drafts are all that is open; once, however many plans agree."""
+        if self.high - self.low != sum(drafts for _, drafts in self.open_outcomes):
+            return
+        waiting = [of_step for of_step, _ in self.open_outcomes]
+        taken = TakenStart(step, start, self.low, waiting)
+        if taken not in self.taken:
+            self.taken.append(taken)
+
+    def tell_outcome(self, step: int, accepted: int) -> list[int]:
+        """The starts that were taken and are another now: the right ones."""
+        wrong = []
+        for taken in self.taken:
+            if step not in taken.waiting:
+                continue
+            taken.waiting.remove(step)
+            taken.told += accepted
+            if not taken.waiting and taken.start != taken.told:
+                wrong.append(taken.told)
+        self.taken = [taken for taken in self.taken if taken.waiting]
+        return wrong
 
     def forget(self, step: int, drafts: int) -> None:
         """judging.md, OUTCOME: the 16 latest of a request are remembered."""
@@ -56,6 +116,10 @@ class Request:
         if len(self.forgotten) > MOST_FORGOTTEN:
             gone, _ = self.forgotten.pop(0)
             self.forgotten_for_good = max(self.forgotten_for_good, gone)
+
+    def filled_to(self) -> int:
+        """The most that `high` had been at the end of any of its steps, or is."""
+        return max(self.most_high, self.high)
 
     def know_frontier(self, tokens: int) -> None:
         """The frontier is exactly `tokens`; what was open does not matter any more."""
@@ -91,6 +155,12 @@ class OpenStep:
     tables: set[int] = field(default_factory=set)
     slots: set[int] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
+    # announced by this step: (group, block) and (group, source, target)
+    zeroes: list[tuple[Group, int]] = field(default_factory=list)
+    copies: list[tuple[Group, int, int]] = field(default_factory=list)
+    # of these, those that are not said to be done yet
+    zeroes_open: list[tuple[Group, int]] = field(default_factory=list)
+    copies_open: list[tuple[Group, int, int]] = field(default_factory=list)
 
 
 class Account:
@@ -99,10 +169,61 @@ class Account:
         self.requests: dict[int, Request] = {}
         # (pool, block) -> the step in which it was last bound fresh
         self.fresh_in: dict[tuple[int, int], int] = {}
+        # (pool, block) -> (group, column) that its content belongs to; not there: not known
+        self.homes: dict[tuple[int, int], tuple[int, int]] = {}
+        # the prefix hits of the open step's BEGIN, in the record's order
+        self.hits_made: list[Hit] = []
+        # (pool, block) -> what it holds; not there: not known, and without a home
+        self.contents: dict[tuple[int, int], BlockContent] = {}
+        # (pool, block) that were freed and that nothing has claimed since
+        self.freed: set[tuple[int, int]] = set()
+        # (pool, block) that a failed load has left without content
+        self.lost_content: set[tuple[int, int]] = set()
+        self.transfers = Transfers()
+        # of "zero" and "copy", those that the engine says the end of
+        self.says_done: set[str] = set()
 
-    def admit(self, key: int, first: int) -> None:
+    def after_reset(self) -> Account:
+        """A RESET forgets everything; that an engine says DONE is what it is, not an account."""
+        account = Account(self.geometry)
+        account.transfers = self.transfers.after_reset()
+        account.says_done = self.says_done
+        return account
+
+    def admit(self, step: int, event: Event) -> None:
+        key, first = event.request, event.first
         rows: dict[int, list[Entry]] = {group.index: [] for group in self.geometry.groups}
-        self.requests[key] = Request(key, rows, low=first, high=first, count=first)
+        request = Request(key, rows, low=first, high=first, count=first)
+        request.admitted_in = step
+        request.first, request.known_count = first, event.count
+        request.knowledge.tokens = list(event.tokens)
+        self.requests[key] = request
+
+    def end_claim(self, request: Request, group: Group, column: int) -> None:
+        """The claim of a column ends, for whatever reason; judging.md, Content: what stays."""
+        entry = request.rows[group.index][column]
+        if not entry.claims:
+            return
+        entry.claims = False
+        content = self.contents.get((group.pool.index, entry.block))
+        if content is None or content.loaded or content is not entry.content:
+            return
+        content.filled = content.end <= request.filled_to()
+        content.kept = request.knowledge.up_to(content.end)
+        content.binder = None
+
+    def end_claims(self, request: Request, group: Group, first: int = 0) -> None:
+        """Columns from `first` on are given back."""
+        for column in range(first, len(request.rows[group.index])):
+            self.end_claim(request, group, column)
+        del request.rows[group.index][first:]
+
+    def finish(self, key: int) -> None:
+        request = self.requests.get(key)
+        if request is not None:
+            for group in self.geometry.groups:
+                self.end_claims(request, group)
+            del self.requests[key]
 
     def entries(self, pool: Pool, block: int) -> list[tuple[int, Entry]]:
         """Every claim on a block of a pool, over all groups of the pool, with its request."""
@@ -117,9 +238,17 @@ class Account:
     def claims(self, pool: Pool, block: int) -> int:
         return len(self.entries(pool, block))
 
-    def hits(self, pool: Pool, block: int, step: int) -> int:
-        """Of the claims, those made as prefix hits in this step."""
-        return len([entry for _, entry in self.entries(pool, block) if entry.hit_in == step])
+    def smallest_holder(self, pool: Pool, block: int) -> tuple[int, int] | None:
+        """The smallest key with a claim to the block, and the first column that has it."""
+        for key in sorted(self.requests):
+            for group in self.geometry.groups_of_pool(pool):
+                for column, entry in enumerate(self.requests[key].rows[group.index]):
+                    if entry.claims and entry.block == block:
+                        return key, column
+        return None
+
+    def is_fresh_in(self, step: int, pool: Pool, block: int) -> bool:
+        return self.fresh_in.get((pool.index, block)) == step
 
     def held_by_another(self, pool: Pool, block: int, request: int) -> bool:
         return any(key != request for key, _ in self.entries(pool, block))

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from kvguard_oracle.account import Account, Entry, Request
-from kvguard_oracle.findings import PROOF, SUSPICION, Finding
+from kvguard_oracle.account import Account, Entry, Hit, Request
+from kvguard_oracle.content import BlockContent, Domain
+from kvguard_oracle.findings import NO_REQUEST, PROOF, SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Event
-from kvguard_oracle.windows import end_passed_claims, expire, is_needed
+from kvguard_oracle.windows import end_passed_claims, expire, is_needed, is_owned
 
 BLOCK_OUT_OF_RANGE = 201
 BLOCK_NULL = 202
@@ -15,6 +16,7 @@ BLOCK_REPEATED = 203
 REQUEST_UNKNOWN = 205
 ROW_TOO_WIDE = 206
 BLOCK_OWNED = 601
+PINNED_REBOUND = 1103
 
 
 def ownership_grade(geometry: Geometry) -> str:
@@ -23,19 +25,22 @@ def ownership_grade(geometry: Geometry) -> str:
 
 
 def is_ignored(account: Account, event: Event) -> bool:
-    """A finish or preemption of an unknown key is legal, counted, and changes nothing."""
-    return event.kind in ("finish", "preempt") and event.request not in account.requests
+    """A finish, preemption or mark of an unknown key is legal, counted, and changes nothing."""
+    kinds = ("finish", "preempt", "domain")
+    return event.kind in kinds and event.request not in account.requests
 
 
 def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
-    if event.kind in ("gap", "domain"):
-        # docs/judging.md says nothing of domains yet: accepted and ignored
+    if event.kind == "gap":
+        return []
+    if event.kind == "domain":
+        mark(account, step, event)
         return []
     if event.kind == "admit":
-        account.admit(event.request, event.first)
+        account.admit(step, event)
         return []
     if event.kind in ("finish", "preempt"):
-        account.requests.pop(event.request, None)
+        account.finish(event.request)
         return []
     request = account.requests.get(event.request)
     if request is None:
@@ -47,11 +52,23 @@ def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
         return []
     assert event.group is not None
     if event.kind == "truncate":
-        del request.rows[event.group][event.first :]
+        account.end_claims(request, account.geometry.groups[event.group], event.first)
         return []
     if event.kind == "replace":
-        request.rows[event.group] = []
+        account.end_claims(request, account.geometry.groups[event.group])
     return bind_blocks(account, step, request, account.geometry.groups[event.group], event.blocks)
+
+
+def mark(account: Account, step: int, event: Event) -> None:
+    """judging.md, Content: a DOMAIN belongs to the record that admits the request."""
+    request = account.requests.get(event.request)
+    if request is None:
+        return
+    if request.admitted_in != step:
+        request.knowledge.forget()
+        return
+    domain = Domain(event.other, event.value, event.first, event.count)
+    request.knowledge.domains.append(domain)
 
 
 def roll_back(request: Request, tokens: int) -> None:
@@ -68,10 +85,14 @@ def bind_blocks(
     row = request.rows[group.index]
     for block in blocks:
         column = len(row)
-        entry, code = judge_binding(account, step, request, group, block)
+        entry, codes = judge_binding(account, step, request, group, block)
         entry.bound_in = step
         row.append(entry)
-        if code is not None:
+        if entry.hit_in is not None:
+            account.hits_made.append(Hit(request, group, column, entry))
+        if entry.claims:
+            account.freed.discard((group.pool.index, block))
+        for code in codes:
             grade = ownership_grade(account.geometry) if code == BLOCK_OWNED else PROOF
             findings.append(Finding(code, step, group.index, request.key, column, grade=grade))
     if group.max_columns != 0 and len(row) > group.max_columns:
@@ -81,7 +102,7 @@ def bind_blocks(
 
 def judge_binding(
     account: Account, step: int, request: Request, group: Group, block: int
-) -> tuple[Entry, int | None]:
+) -> tuple[Entry, list[int]]:
     """judging.md, Binding block b in column c: checked in this order, exactly one line applies.
 
     In a full-attention group every column is needed, so that Windows, Binding says the same.
@@ -90,16 +111,43 @@ def judge_binding(
     column = len(row)
     pool = group.pool
     if not pool.in_range(block):
-        return Entry(block, claims=False), BLOCK_OUT_OF_RANGE
+        return Entry(block, claims=False), [BLOCK_OUT_OF_RANGE]
     if not is_needed(group, column, request.low):
-        return Entry(block, claims=False), None
+        return Entry(block, claims=False), []
     if pool.is_null(block):
-        return Entry(block, claims=False), BLOCK_NULL
+        return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
-        return Entry(block, claims=True), BLOCK_REPEATED
-    if (column + 1) * group.block_size <= request.low:
-        return Entry(block, claims=True, hit_in=step), None
-    return judge_fresh(account, step, group, block)
+        return Entry(block, claims=True), [BLOCK_REPEATED]
+    if (column + 1) * group.block_size <= request.low or is_recomputed_hit(
+        account, step, request, group, block
+    ):
+        forget_unclaimed(account, group, block)
+        return Entry(block, claims=True, hit_in=step), []
+    return judge_fresh(account, step, request, group, block)
+
+
+def forget_unclaimed(account: Account, group: Group, block: int) -> None:
+    """judging.md, Content: with a connector it may have been filled from outside unsaid."""
+    if account.geometry.has_connector() and account.claims(group.pool, block) == 0:
+        account.homes.pop((group.pool.index, block), None)
+        account.contents.pop((group.pool.index, block), None)
+
+
+def is_recomputed_hit(
+    account: Account, step: int, request: Request, group: Group, block: int
+) -> bool:
+    """Line 4: the last known token of a column that is a hit is computed again.
+
+    Only where a fresh block would be 0601: one that nobody owns may as well be handed out anew.
+    """
+    column = len(request.rows[group.index])
+    return (
+        request.admitted_in == step
+        and request.first == request.low == request.known_count - 1
+        and (column + 1) * group.block_size <= request.known_count
+        and account.homes.get((group.pool.index, block)) == (group.index, column)
+        and is_owned(account, group, block, step)
+    )
 
 
 def row_holds(request: Request, group: Group, block: int) -> bool:
@@ -110,9 +158,38 @@ def row_holds(request: Request, group: Group, block: int) -> bool:
     return False
 
 
-def judge_fresh(account: Account, step: int, group: Group, block: int) -> tuple[Entry, int | None]:
+def judge_fresh(
+    account: Account, step: int, request: Request, group: Group, block: int
+) -> tuple[Entry, list[int]]:
     """Line 5."""
-    end_passed_claims(account, step, group.pool, block)
-    owned = account.claims(group.pool, block) > account.hits(group.pool, block, step)
-    account.fresh_in[group.pool.index, block] = step
-    return Entry(block, claims=True), BLOCK_OWNED if owned else None
+    pool = group.pool
+    end_passed_claims(account, pool, block, step)
+    codes = []
+    if is_owned(account, group, block, step):
+        codes.append(BLOCK_OWNED)
+    if is_pinned_against(account, request, group, block):
+        codes.append(PINNED_REBOUND)
+    account.fresh_in[pool.index, block] = step
+    column = len(request.rows[group.index])
+    account.homes[pool.index, block] = (group.index, column)
+    content = BlockContent((column + 1) * group.block_size, binder=request.key)
+    account.contents[pool.index, block] = content
+    account.lost_content.discard((pool.index, block))
+    return Entry(block, claims=True, content=content), codes
+
+
+def is_pinned_against(account: Account, request: Request, group: Group, block: int) -> bool:
+    """judging.md, Transfers, pinned-rebound."""
+    for transfer in account.transfers.pinning(group, block):
+        if transfer.outgoing() or transfer.request not in (0, request.key):
+            return True
+    return False
+
+
+def out_of_pool(step: int, group: Group, event: Event, request: int = NO_REQUEST) -> list[Finding]:
+    """0201 of the events that bind nothing: position the index in `blocks`."""
+    return [
+        Finding(BLOCK_OUT_OF_RANGE, step, group.index, request, index)
+        for index, block in enumerate(event.blocks)
+        if not group.pool.in_range(block)
+    ]

@@ -19,21 +19,23 @@ def judge_frontier(view: View) -> tuple[list[Finding], int]:
         if not row.has_tokens():
             continue
         if row.start is None:
-            row.start = taken_start(view.plan, row)
+            told = told_start(view.plan, row)
+            row.start = min(max(told, row.scheduled.start_low), row.scheduled.start_high)
+            if row.start == told:
+                # one that was clamped is a finding already
+                row.request.take_start(view.step.number, told)
             assumptions += 1
         findings += judge_row(view, row)
     return findings, assumptions
 
 
-def taken_start(plan: Plan, row: KnownRow) -> int:
-    """The plan's own start, clamped into what is possible. It is never learned from."""
+def told_start(plan: Plan, row: KnownRow) -> int:
+    """The plan's own start. It is never learned from."""
     assert row.tokens is not None
     assert plan.seq_lens is not None
     if plan.positions is not None:
-        start = plan.positions[row.tokens[0]]
-    else:
-        start = max(plan.seq_lens[row.index], 0) - len(row.tokens)
-    return min(max(start, row.scheduled.start_low), row.scheduled.start_high)
+        return plan.positions[row.tokens[0]]
+    return max(plan.seq_lens[row.index], 0) - len(row.tokens)
 
 
 def judge_row(view: View, row: KnownRow) -> list[Finding]:

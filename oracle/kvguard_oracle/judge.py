@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvguard_oracle.account import Account, OpenStep
-from kvguard_oracle.binding import apply_event, is_ignored
+from kvguard_oracle.content_rules import judge_contents, judge_homes
+from kvguard_oracle.copy_rules import judge_announcements, judge_early_use, judge_lost
 from kvguard_oracle.errors import MalformedError, UnreadableError, UnsupportedError
+from kvguard_oracle.events import apply_event, is_ignored
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.frontier_rules import judge_frontier
 from kvguard_oracle.geometry import Geometry, read_geometry
@@ -33,6 +35,11 @@ from kvguard_oracle.schedule import judge_schedule
 from kvguard_oracle.slot_rules import judge_dummy, judge_slots
 from kvguard_oracle.step_rules import judge_rows
 from kvguard_oracle.table_rules import judge_tables
+from kvguard_oracle.transfer_rules import (
+    judge_failed_loads,
+    judge_loading_reads,
+    judge_waiting_loads,
+)
 from kvguard_oracle.validate import check_begin, check_outcome, check_plan
 from kvguard_oracle.view import View
 
@@ -148,8 +155,7 @@ class Judge:
             check_begin(self.geometry, set(self.account.requests), begin)
         step = self.open(begin.step)
         step.has_tokens = bool(begin.scheduled)
-        if any(is_loss(event) for event in begin.events):
-            self.bindings_lost = True
+        self.look_for_loss(begin.events)
         if self.bindings_lost:
             self.gap("bindings-lost", begin.step)
             return
@@ -157,13 +163,30 @@ class Judge:
             if event.kind == "gap":
                 step.judges_plans = False
                 self.gap("declared", begin.step)
-            if is_ignored(self.account, event):
-                self.result.ignored += 1
-            self.result.findings += apply_event(self.account, begin.step, event)
+        self.account.hits_made = []
+        self.apply_events(begin.step, begin.events)
+        admitted = {event.request for event in begin.events if event.kind == "admit"}
+        self.result.findings += judge_waiting_loads(self.account, begin.step, admitted)
+        self.result.findings += judge_homes(self.account, begin.step)
         findings, gaps = judge_schedule(self.account, step, begin.scheduled)
         self.result.findings += findings
         for name in gaps:
             self.gap(name, begin.step)
+        contents, assumptions = judge_contents(self.account, step)
+        self.result.findings += contents
+        self.result.assumptions += assumptions
+        self.result.findings += judge_failed_loads(self.account, step)
+        self.result.findings += judge_announcements(self.account, step)
+
+    def look_for_loss(self, events: list[Event]) -> None:
+        if any(event.kind == "gap" and event.flags & EVENT_BINDINGS_LOST for event in events):
+            self.bindings_lost = True
+
+    def apply_events(self, number: int, events: list[Event]) -> None:
+        for event in events:
+            if is_ignored(self.account, event):
+                self.result.ignored += 1
+            self.result.findings += apply_event(self.account, self.step, number, event)
 
     # PLAN
 
@@ -203,6 +226,8 @@ class Judge:
         frontier, assumptions = judge_frontier(view)
         findings += frontier
         findings += judge_lifetime(view)
+        findings += judge_loading_reads(view)
+        findings += judge_early_use(view)
         findings += judge_lengths(view)
         findings += judge_slots(view)
         self.result.findings += findings
@@ -215,8 +240,16 @@ class Judge:
             raise MalformedError("the outcome of a step that was not begun")
         if self.bindings_lost:
             return
-        check_outcome(outcome)
-        self.result.findings += apply_outcome(self.account, self.step, outcome)
+        check_outcome(self.geometry, outcome)
+        if any(event.kind == "gap" for event in outcome.events):
+            self.gap("declared", self.open_or_ended())
+        self.look_for_loss(outcome.events)
+        if self.bindings_lost:
+            return
+        self.apply_events(outcome.step, outcome.events)
+        findings, ignored = apply_outcome(self.account, self.step, outcome)
+        self.result.findings += findings
+        self.result.ignored += ignored
 
     def feed_end(self, end: End) -> None:
         if self.step is None or end.step != self.step.number:
@@ -227,6 +260,10 @@ class Judge:
         if not self.bindings_lost:
             self.look_for_missing(step, end)
             apply_end(self.account, step, end)
+            silent = end.flags & END_ABANDONED or not step.judges_plans
+            if had_forward(step, end) and not silent:
+                # what an abandoned step, or one with a GAP, has done is not known
+                self.result.findings += judge_lost(self.account, step)
         self.result.steps += 1
         if had_forward(step, end) and step.number not in self.result.gap_steps():
             self.result.steps_judged += 1
@@ -248,7 +285,7 @@ class Judge:
         if self.step is not None:
             self.gap("reset-in-step", self.step.number)
         self.step = None
-        self.account = Account(self.geometry)
+        self.account = self.account.after_reset()
         self.bindings_lost = False
 
     def feed_footer(self, footer: Footer) -> None:
@@ -258,10 +295,6 @@ class Judge:
 
 def is_dummy(record: Record) -> bool:
     return isinstance(record, Plan) and record.pass_name == PASS_DUMMY
-
-
-def is_loss(event: Event) -> bool:
-    return event.kind == "gap" and bool(event.flags & EVENT_BINDINGS_LOST)
 
 
 def judge_lines(lines: Iterable[Line]) -> Result:

@@ -7,7 +7,7 @@ from kvguard_oracle.account import Account, Entry
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import FULL, Group
 from kvguard_oracle.view import KnownRow, View
-from kvguard_oracle.windows import first_needed, in_sink, is_needed
+from kvguard_oracle.windows import is_needed, read_position
 
 READ_STALE = 701
 
@@ -39,13 +39,8 @@ def is_gone(account: Account, group: Group, entry: Entry) -> bool:
     """Bound fresh by anybody since this column was bound, or never there.
 
     Since: in a later step (within one step a hit may come before its writer: Binding, line 4), or
-    as the new block that ended this column's claim.
+    by what silently ended this column's claim: a binding, a FREE, a transfer.
     """
     if group.pool.is_null(entry.block) or entry.given_away:
         return True
     return account.fresh_in.get((group.pool.index, entry.block), 0) > entry.bound_in
-
-
-def read_position(group: Group, column: int, start: int) -> int:
-    first = column * group.block_size
-    return first if in_sink(group, column) else max(first, first_needed(group, start))

@@ -31,6 +31,8 @@ class Event:
     other: int
     value: int
     blocks: list[int]
+    # ids, or [] where they are absent
+    tokens: list[int]
     name: str
 
 
@@ -95,6 +97,8 @@ class OutcomeRow:
     request: int
     num_sampled: int
     num_rejected: int
+    # sampled ids, or [] where they are not known
+    tokens: list[int]
 
 
 @dataclass
@@ -183,6 +187,11 @@ def array(line: Line, name: str) -> list[int] | None:
     return numbers(view, "values")
 
 
+def tokens(line: Line) -> list[int]:
+    """Ids; [] where they are absent."""
+    return [] if line.get("tokens") is None else numbers(line, "tokens")
+
+
 def read_event(line: Line) -> Event:
     return Event(
         kind=text(line, "kind"),
@@ -194,6 +203,7 @@ def read_event(line: Line) -> Event:
         other=number(line, "other"),
         value=number(line, "value"),
         blocks=numbers(line, "blocks"),
+        tokens=tokens(line),
         name=text(line, "name"),
     )
 
@@ -262,6 +272,7 @@ def read_outcome(line: Line) -> Outcome:
             request=number(row, "request"),
             num_sampled=number(row, "num_sampled"),
             num_rejected=number(row, "num_rejected"),
+            tokens=tokens(row),
         )
         for row in objects(line, "rows")
     ]

@@ -11,7 +11,9 @@ from kvguard_oracle.binding import REQUEST_UNKNOWN, ownership_grade
 from kvguard_oracle.findings import SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Scheduled
+from kvguard_oracle.transfer_rules import judge_pinned_writes
 from kvguard_oracle.windows import expire
+from kvguard_oracle.written import written_columns
 
 CAPACITY_SHORT = 204
 TWO_WRITERS = 603
@@ -48,9 +50,11 @@ def judge_row(account: Account, step: OpenStep, request: Request, row: Scheduled
         start_high = request.low
     scheduled = ScheduledRequest(row, start_low=request.low, start_high=start_high)
     step.scheduled[request.key] = scheduled
+    request.was_scheduled[step.number] = scheduled
     for group in geometry.groups:
         findings += judge_capacity(geometry, step.number, request, scheduled, group)
         findings += judge_writers(account, step, request, scheduled, group)
+        findings += judge_pinned_writes(account, step.number, request, scheduled, group)
     return findings
 
 
@@ -95,11 +99,7 @@ def judge_writers(
 ) -> list[Finding]:
     findings = []
     row = request.rows[group.index]
-    first = group.column_of(scheduled.start_low)
-    last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
-    for column in range(first, min(last + 1, len(row))):
-        if not row[column].claims:
-            continue
+    for column in written_columns(group, row, scheduled):
         place = (group.pool.index, row[column].block)
         if step.writers.get(place, request.key) != request.key:
             findings.append(

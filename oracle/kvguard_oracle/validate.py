@@ -7,9 +7,12 @@ Verdicts).
 
 from __future__ import annotations
 
+from kvguard_oracle.copy_rules import COPY, COPY_DONE, COPY_EVENTS, ZERO_DONE
 from kvguard_oracle.errors import MalformedError, UnsupportedError
 from kvguard_oracle.geometry import Geometry
 from kvguard_oracle.records import Begin, Event, GroupPlan, Outcome, Plan, Scheduled
+from kvguard_oracle.transfer_rules import TRANSFER_EVENTS
+from kvguard_oracle.transfers import ANNOUNCING, LOAD
 
 REQUEST_EVENTS = (
     "admit",
@@ -24,6 +27,10 @@ REQUEST_EVENTS = (
 # positions and counts beyond it are nonsense; judging.md and kvguard.h name no bound
 MOST_TOKENS = 2**40
 TABLE_EVENTS = ("append", "replace", "truncate")
+# kvguard.h, kvguard_event_kind: these use `group`
+GROUP_EVENTS = (*TABLE_EVENTS, "free", *COPY_EVENTS, *ANNOUNCING)
+# transfers, what the worker has done, and (kvguard.h, honesty) what is not known
+OUTCOME_EVENTS = (*TRANSFER_EVENTS, ZERO_DONE, COPY_DONE, "gap")
 
 
 def require(holds: bool, sentence: str) -> None:
@@ -46,15 +53,24 @@ def check_event(geometry: Geometry, event: Event) -> None:
     if event.kind == "gap":
         require(event.name != "", "a GAP says by name what is not judged")
         return
-    if event.kind not in REQUEST_EVENTS:
+    if event.kind not in (*REQUEST_EVENTS, *GROUP_EVENTS, *TRANSFER_EVENTS):
         raise UnsupportedError(f"docs/judging.md does not define the event {event.kind}")
-    require(event.request != 0, "a request's key is not zero")
-    if event.kind in TABLE_EVENTS:
-        # a row belongs to one group: a list of ids for all of them says nothing
-        require(event.group is not None, "a table event names its group")
+    if event.kind in REQUEST_EVENTS:
+        require(event.request != 0, "a request's key is not zero")
+    if event.kind in GROUP_EVENTS:
+        # a row or an id belongs to one group: a list of ids for all of them says nothing
+        require(event.group is not None, "the event names its group")
+    if event.kind in (COPY, COPY_DONE):
+        require(len(event.blocks) % 2 == 0, "the blocks of a copy are pairs")
+        require(event.count >= 0, "count is a number of tokens")
+    if event.kind == LOAD:
+        require(0 <= event.first <= MOST_TOKENS, "first is a position")
+        require(0 <= event.count <= MOST_TOKENS, "count is a number of tokens")
     if event.kind == "admit":
         require(0 <= event.first <= MOST_TOKENS, "first is a number of tokens")
         require(0 <= event.count <= MOST_TOKENS, "count is a number of tokens")
+    if event.kind == "domain":
+        require(event.first >= 0 and event.count >= 0, "first and count are positions")
     if event.kind == "truncate":
         require(event.first >= 0, "first is a number of columns")
     if event.kind == "rollback":
@@ -112,9 +128,10 @@ def at_least(values: list[int] | None, count: int, name: str) -> None:
     require(values is None or len(values) >= count, f"{name} is too short")
 
 
-def check_outcome(outcome: Outcome) -> None:
+def check_outcome(geometry: Geometry, outcome: Outcome) -> None:
     for event in outcome.events:
-        raise UnsupportedError(f"docs/judging.md does not define {event.kind} in an OUTCOME")
+        require(event.kind in OUTCOME_EVENTS, f"a {event.kind} in an OUTCOME")
+        check_event(geometry, event)
     for row in outcome.rows:
         require(row.request != 0, "a request's key is not zero")
         require(row.num_rejected >= 0, "num_rejected is a number of drafts")

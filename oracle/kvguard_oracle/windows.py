@@ -27,25 +27,45 @@ def is_needed(group: Group, column: int, at: int) -> bool:
     return (column + 1) * group.block_size > first_needed(group, at)
 
 
+def read_position(group: Group, column: int, start: int) -> int:
+    """The first token of the column that a row which starts at `start` reads."""
+    first = column * group.block_size
+    return first if in_sink(group, column) else max(first, first_needed(group, start))
+
+
 def expire(account: Account, request: Request) -> None:
     """Expiry: `low` may have changed. An ended claim does not come back."""
     for group in account.geometry.groups:
-        for column, entry in enumerate(request.rows[group.index]):
+        for column in range(len(request.rows[group.index])):
             if not is_needed(group, column, request.low):
-                entry.claims = False
+                account.end_claim(request, group, column)
 
 
-def end_passed_claims(account: Account, step: int, pool: Pool, block: int) -> None:
+def earlier_claims(
+    account: Account, pool: Pool, block: int, step: int
+) -> list[tuple[Request, Group, int]]:
+    """The hits of this very step aside: they may name what is written in it (Binding, line 4)."""
+    return [
+        (request, group, column)
+        for request in account.requests.values()
+        for group in account.geometry.groups_of_pool(pool)
+        for column, entry in enumerate(request.rows[group.index])
+        if entry.claims and entry.block == block and entry.hit_in != step
+    ]
+
+
+def is_owned(account: Account, group: Group, block: int, step: int) -> bool:
+    """Binding, line 5: a claim is left that may not have been passed."""
+    claims = earlier_claims(account, group.pool, block, step)
+    return any(is_needed(part, column, request.high) for request, part, column in claims)
+
+
+def end_passed_claims(account: Account, pool: Pool, block: int, step: int) -> None:
     """Binding, line 5: the engine may have known that the drafts were accepted.
 
-    If they were not, what is read there is somebody else's; a hit of this very step aside, whose
-    writer this is.
+    If they were not, what is read there is somebody else's.
     """
-    for request in account.requests.values():
-        for group in account.geometry.groups_of_pool(pool):
-            for column, entry in enumerate(request.rows[group.index]):
-                if not entry.claims or entry.block != block:
-                    continue
-                if not is_needed(group, column, request.high):
-                    entry.claims = False
-                    entry.given_away = entry.hit_in != step
+    for request, group, column in earlier_claims(account, pool, block, step):
+        if not is_needed(group, column, request.high):
+            account.end_claim(request, group, column)
+            request.rows[group.index][column].given_away = True

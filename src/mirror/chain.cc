@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mirror/chain.h"
 
+#include <algorithm>
+
 #include "kvguard/kvguard.h"
 
 namespace kvguard::mirror {
@@ -17,14 +19,24 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 }  // namespace
 
 uint64_t Chain::DomainAt(int64_t position) const {
-  uint64_t hash = 1;
-  for (const Domain& domain : s_.domains) {
-    if (position < domain.first || position - domain.first >= domain.count) continue;
-    hash = Mix(Mix(hash, domain.kind), static_cast<uint64_t>(domain.value));
-    if (domain.kind != KVGUARD_DOMAIN_LORA && domain.kind != KVGUARD_DOMAIN_SALT)
-      hash = Mix(hash, static_cast<uint64_t>(position - domain.first));
+  uint64_t marks = 1;  // a sum: a position's marks are a set, in no order
+  for (size_t i = 0; i < s_.domains.size(); ++i) {
+    const Domain& domain = s_.domains[i];
+    const auto covers = [position](const Domain& d) {
+      return position >= d.first && position - d.first < d.count;
+    };
+    const bool whole = domain.kind == KVGUARD_DOMAIN_LORA || domain.kind == KVGUARD_DOMAIN_SALT;
+    const auto marks_the_same = [&](const Domain& d) {
+      return covers(d) && d.kind == domain.kind && d.value == domain.value &&
+             (whole || d.first == domain.first);
+    };
+    const auto before = s_.domains.begin() + static_cast<ptrdiff_t>(i);
+    if (!covers(domain) || std::any_of(s_.domains.begin(), before, marks_the_same)) continue;
+    uint64_t mark = Mix(Mix(1, domain.kind), static_cast<uint64_t>(domain.value));
+    if (!whole) mark = Mix(mark, static_cast<uint64_t>(position - domain.first));
+    marks += mark;
   }
-  return hash;
+  return marks;
 }
 
 void Chain::Append(int64_t first, const int64_t* tokens, uint64_t count, int64_t unit) {

@@ -194,6 +194,7 @@ class Mirror {
   static void SetHome(Block* block, uint32_t group, int64_t column) {
     block->home = static_cast<uint32_t>(column + 1);
     block->home_group = group;
+    block->ever_home = true;
   }
   static void ForgetContent(Block* block) {
     block->home = 0;

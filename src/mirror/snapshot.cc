@@ -285,7 +285,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
-           block.freed || block.home != 0;
+           block.freed || block.ever_home || block.content.tokens != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
@@ -302,7 +302,8 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
       writer.Put(block.home_group);
       writer.Put(with_content ? block.content.tokens : 0);
       writer.Put(with_content ? block.content.domain : 0);
-      writer.Put(static_cast<uint8_t>((block.bound ? 1 : 0) + (block.written ? 2 : 0)));
+      writer.Put(static_cast<uint8_t>((block.bound ? 1 : 0) + (block.written ? 2 : 0) +
+                                      (block.ever_home ? 4 : 0)));
       writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
       writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
     });
@@ -484,7 +485,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step) ||
           !reader.Get(&block.home) || !reader.Get(&block.home_group) ||
           !reader.Get(&block.content.tokens) || !reader.Get(&block.content.domain) ||
-          !reader.Get(&filled) || filled > 3 || !reader.Get(&lost) || lost > 1 ||
+          !reader.Get(&filled) || filled > 7 || !reader.Get(&lost) || lost > 1 ||
           !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
@@ -492,6 +493,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
       block.freed = freed != 0;
       block.bound = (filled & 1) != 0;
       block.written = (filled & 2) != 0;
+      block.ever_home = (filled & 4) != 0;
       fresh.num_lost_ += lost;
     }
   }

@@ -53,15 +53,16 @@ void ApplyFree(Context& context, const kvguard_event& event) {
       continue;
     if (context.layout().forgets) mirror.Lapse(group, block, context.step);
     mirror::Block& b = mirror.TouchBlock(group, block);
-    if (b.claims == 0 && !b.freed) {
-      b.freed = true;
-      continue;
+    if (b.freed) {
+      kvguard_finding& twice = Emit(context, kFreedTwice);
+      twice.group = group.id;
+      SetValues(twice, KVGUARD_NONE, block);
     }
-    kvguard_finding& finding = Emit(context, b.freed ? kFreedTwice : kFreedWhileHeld);
+    b.freed = true;
+    if (b.claims == 0) continue;
+    kvguard_finding& finding = Emit(context, kFreedWhileHeld);
     finding.group = group.id;
     SetValues(finding, KVGUARD_NONE, block);
-    if (b.freed) continue;
-    b.freed = true;
     const auto column_of = [&](const mirror::Request&, const geometry::Group&, int64_t column) {
       finding.pos = column;
       return true;

@@ -48,7 +48,7 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
                            context.mirror->IsClaimed(request, group, column) &&
                            (column + 1) * group.block_size <= request.frontier.valid_low;
       if (!counted || expected == context.layout().PoolOf(group).null_block ||
-          context.mirror->BlockOf(group, expected).home != 0) {
+          context.mirror->BlockOf(group, expected).ever_home) {
         continue;
       }
     }

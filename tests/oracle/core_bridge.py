@@ -39,6 +39,8 @@ from core_structs import (
     Scheduled,
     Verdict,
 )
+from differential import differences
+from kvguard_oracle import Result
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -369,10 +371,15 @@ class Core:
         self.close()
 
 
+def compare(core: dict[str, Any], result: Result) -> list[str]:
+    """differential.differences, the sentences alone."""
+    return differences(core, result)[0]
+
+
 def judge(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """What the core says of a geometry line and its records."""
     with Core(lines[0]) as core:
         for line in lines[1:]:
-            if line["record"] in RECORD_KINDS:
+            if line["record"] in RECORD_KINDS and not line.get("refused"):
                 core.feed(line)
         return core.report()

@@ -82,11 +82,23 @@ def draw_geometry(random: Random, windows: bool) -> Line:
 class Stream:
     """Draws records one after another; `lines` is what was drawn."""
 
-    def __init__(self, seed: int, windows: bool) -> None:
+    def __init__(self, seed: int, windows: bool, transfers: bool, contents: bool) -> None:
         self.random = Random(seed)
         self.lines = [draw_geometry(self.random, windows)]
         self.judge = Judge(read_geometry(self.lines[0]))
         self.next_key = 1
+        # FREE, ZERO, COPY and transfers are drawn too
+        self.transfers = transfers
+        # tokens and domains are drawn too, and no block is bound twice: whose content it is then
+        # hangs on which of the claims ends first
+        self.contents = contents
+        self.next_id = 1
+        # of each request that was admitted
+        self.tokens: dict[int, list[int]] = {}
+        # (pool, block) that this record frees, zeroes or copies
+        self.named: set[tuple[int, int]] = set()
+        # the same of blocks that it binds
+        self.drawn: set[tuple[int, int]] = set()
         self.step = 0
         # how often a number is changed on its way into the stream
         self.noise = self.random.choice([0.0, 0.005, 0.02, 0.1])
@@ -122,6 +134,11 @@ class Stream:
             and not group.pool.is_null(block)
             and not self.judge.account.claims(group.pool, block)
         ]
+        if self.contents:
+            free = [block for block in free if (group.pool.index, block) not in self.drawn]
+            block = self.random.choice(free or [group.pool.num_blocks])
+            self.drawn.add((group.pool.index, block))
+            return block
         if free and not self.chance(self.noise * 3):
             return self.random.choice(free)
         return self.random.choice(blocks)
@@ -132,6 +149,10 @@ class Stream:
         shared = self.random.choice(self.live()) if self.live() and self.chance(0.5) else None
         first = self.random.choice([0, 0, 4, 6, 8]) if shared else 0
         events = [event("admit", key, first=self.blur(first) if first else 0, count=9)]
+        if self.contents:
+            events[0]["tokens"] = self.tokens[key] = self.draw_tokens(shared)
+        if self.contents and self.chance(0.3):
+            events.append(self.draw_domain(key))
         # positions stay far from the edge of 32 bits, where the plan's arrays would wrap
         events[0]["first"] = min(max(events[0]["first"], 0), 2**20)
         for part in self.groups():
@@ -144,7 +165,85 @@ class Stream:
             events.append(event("replace", key, part.index, blocks=blocks))
         return events
 
+    def draw_tokens(self, shared: int | None) -> list[int]:
+        """Mostly those of the request that wrote the blocks; [] where they are absent."""
+        if self.chance(0.2):
+            return []
+        tokens = list(self.tokens.get(shared, [])) if shared is not None else []
+        tokens = tokens or [self.random.randrange(9) for _ in range(9)]
+        return [self.random.randrange(9) if self.chance(self.noise) else t for t in tokens]
+
+    def draw_domain(self, key: int) -> Line:
+        kind, value = self.random.choice([1, 2, 5]), self.random.randrange(1, 3)
+        return event(
+            "domain", key, other=kind, value=value, first=self.random.choice([0, 0, 2, 8]), count=9
+        )
+
+    def draw_own_blocks(self, key: int, group: Group) -> tuple[list[int], int]:
+        """Some neighbouring columns of a request, and the position of the first."""
+        request = self.judge.account.requests.get(key)
+        row = [entry.block for entry in request.rows[group.index]] if request is not None else []
+        if not row or self.chance(self.noise):
+            return [self.draw_block(group) for _ in range(self.random.randrange(1, 3))], 0
+        first = self.random.randrange(len(row))
+        blocks = row[first : first + self.random.randrange(1, 4)]
+        return [self.blur(block) for block in blocks], first * group.block_size
+
+    def draw_transfer(self) -> Line:
+        open_ids = list(self.judge.account.transfers.open)
+        kind = self.random.choice(["reserve", "load", "load", "send-pending", "end", "end", "end"])
+        if kind == "end":
+            kind = self.random.choice(["load-done", "load-failed", "send-done", "cancel", "drain"])
+            id_ = self.random.choice(open_ids or [self.next_id])
+            told = self.judge.account.transfers.open.get(id_)
+            blocks = told.blocks if told is not None and kind == "load-failed" else []
+            return event(kind, 0, 0, value=max(self.blur(id_), 1), blocks=blocks)
+        # of a live request, or of the one that comes next
+        key = self.random.choice([*self.live(), self.next_key])
+        group = self.random.choice(self.groups())
+        blocks, first = self.draw_own_blocks(key, group)
+        id_, self.next_id = self.next_id, self.next_id + 1
+        if open_ids and self.chance(0.2):
+            id_ = self.random.choice(open_ids)
+        first = max(self.blur(first), 0) if kind == "load" else 0
+        key = 0 if kind == "reserve" and self.chance(0.5) else key
+        return event(kind, key, group.index, value=id_, first=first, blocks=blocks)
+
+    def draw_done(self, kind: str) -> Line | None:
+        """ZERO_DONE or COPY_DONE of what was announced, most of it."""
+        step = self.judge.step
+        if step is None:
+            return None
+        group = self.random.choice(self.groups())
+        told = step.zeroes if kind == "zero-done" else step.copies
+        said = [numbers for part, *numbers in told if part.index == group.index]
+        blocks = [block for numbers in said if self.chance(0.9) for block in numbers]
+        return event(kind, 0, group.index, blocks=blocks) if blocks else None
+
+    def draw_announcement(self, kind: str) -> Line:
+        """FREE of a free block, ZERO or COPY of any, each named once in a record."""
+        group = self.random.choice(self.groups())
+        blocks = [
+            b for b in range(group.pool.num_blocks) if (group.pool.index, b) not in self.named
+        ]
+        if kind == "free" and not self.chance(self.noise * 2):
+            blocks = [block for block in blocks if not self.judge.account.claims(group.pool, block)]
+        chosen = self.random.sample(blocks, min(len(blocks), 2))
+        if kind == "copy":
+            # the source may be named more than once
+            sources = range(group.pool.num_blocks)
+            chosen = [self.random.choice(sources), chosen[0]] if chosen else []
+        self.named |= {(group.pool.index, block) for block in chosen}
+        return event(kind, 0, group.index, blocks=chosen)
+
     def draw_event(self) -> list[Line]:
+        if self.transfers and self.chance(0.3):
+            return [self.draw_transfer()]
+        if self.transfers and self.chance(0.3):
+            return [self.draw_announcement(self.random.choice(["free", "zero", "copy"]))]
+        return self.draw_row_event()
+
+    def draw_row_event(self) -> list[Line]:
         kind = self.random.choice(
             ["admit", "admit", "finish", "preempt", "append", "append", "append", "rollback",
              "truncate", "replace"]
@@ -168,8 +267,10 @@ class Stream:
 
     def draw_begin(self) -> None:
         self.step += self.random.choice([1, 1, 1, 5])
+        self.named = set()
+        self.drawn = set()
         events = []
-        for _ in range(self.random.randrange(4)):
+        for _ in range(self.random.randrange(8 if self.transfers else 4)):
             # each is drawn from the account before this step: two may claim one block
             events += self.draw_event()
         if self.chance(0.01):
@@ -289,7 +390,23 @@ class Stream:
         if open_outcomes:
             step, key, drafts = self.random.choice(open_outcomes)
             rejected = max(self.blur(self.random.randint(0, drafts)), 0)
-            self.add(outcome(step, (key, min(rejected, 2**31))))
+            line = outcome(step, (key, min(rejected, 2**31)))
+            if self.contents and self.chance(0.8):
+                row = line["rows"][0]
+                sampled = max(drafts - rejected + 1, 0)
+                row["tokens"] = [self.random.randrange(9) for _ in range(sampled)]
+                row["num_sampled"] = row["num_tokens"] = sampled
+            self.add(line)
+
+    def draw_results(self) -> None:
+        """What an OUTCOME tells beside its rows."""
+        if self.judge.last_begun is None:
+            return
+        drawn = [self.draw_done("zero-done"), self.draw_done("copy-done")]
+        events = [done for done in drawn if done is not None]
+        if self.chance(0.5):
+            events.append(self.draw_transfer())
+        self.add(outcome(self.judge.last_begun, events=events))
 
     def draw_dummy(self) -> None:
         part = group_plan(None, [self.blur(-1) for _ in range(3)])
@@ -303,6 +420,8 @@ class Stream:
             self.draw_dummy()
         self.draw_begin()
         gap = self.judge.step is None or not self.judge.step.judges_plans
+        if self.transfers and self.chance(0.8):
+            self.draw_results()
         if self.chance(0.3):
             self.draw_outcome()
         if self.judge.step is not None and not self.judge.bindings_lost:
@@ -318,11 +437,19 @@ class Stream:
         self.add(end(self.step, flags=self.random.choice([0] * 20 + [1, 2])))
         while self.chance(0.3):
             self.draw_outcome()
+        if self.transfers and self.chance(0.2):
+            self.draw_results()
 
 
-def draw(seed: int, steps: int = 12, windows: bool = False) -> list[Line]:
+def draw(
+    seed: int,
+    steps: int = 12,
+    windows: bool = False,
+    transfers: bool = False,
+    contents: bool = False,
+) -> list[Line]:
     """The same seed, the same stream."""
-    stream = Stream(seed, windows)
+    stream = Stream(seed, windows, transfers, contents)
     for _ in range(steps):
         stream.draw_step()
     return stream.lines

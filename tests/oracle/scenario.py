@@ -7,6 +7,7 @@ Nothing here computes an address, a length or a frontier: the tests say every nu
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from kvguard_oracle import Result, judge_lines
@@ -50,7 +51,9 @@ def geometry(
 
 KIND_VALUES = {
     "admit": 1, "finish": 2, "preempt": 3, "rollback": 4, "domain": 5, "append": 16, "replace": 17,
-    "truncate": 18, "gap": 64,
+    "truncate": 18, "free": 21, "zero": 34, "zero-done": 35, "copy": 36, "copy-done": 37,
+    "reserve": 48, "load": 49, "load-done": 50, "load-failed": 51, "send-pending": 52,
+    "send-done": 53, "cancel": 54, "drain": 55, "gap": 64,
 }  # fmt: skip
 
 
@@ -132,13 +135,18 @@ def plan(
     return line
 
 
-def outcome(step: int, *rows: tuple[int, int]) -> Line:
+def transfer(kind: str, id_: int, *blocks: int, request: int = 0, first: int = 0) -> Line:
+    """RESERVE, LOAD, SEND_PENDING, or what ends them, in group 0."""
+    return event(kind, request, 0, value=id_, first=first, blocks=list(blocks))
+
+
+def outcome(step: int, *rows: tuple[int, int], events: Sequence[Line] = ()) -> Line:
     """(request, rejected) pairs."""
     told = [
         {"request": key, "num_sampled": 1, "num_rejected": rejected, "num_tokens": 0, "tokens": []}
         for key, rejected in rows
     ]
-    return {"record": "outcome", "step": step, "rows": told, "events": []}
+    return {"record": "outcome", "step": step, "rows": told, "events": list(events)}
 
 
 def end(step: int, flags: int = 0) -> Line:
@@ -153,9 +161,16 @@ def judge(*records: Line, geometry_line: Line | None = None) -> Result:
     return judge_lines(copy.deepcopy([geometry_line or geometry(), *records]))
 
 
-def found(result: Result) -> list[tuple[int, int | None, int, int]]:
-    """(code, group, request, pos) of every finding, suspicions too."""
+CONTENT_UNWRITTEN = 803
+
+
+def found(result: Result, unwritten: bool = False) -> list[tuple[int, int | None, int, int]]:
+    """(code, group, request, pos) of every finding, suspicions too.
+
+    Most scenarios compute nothing of what they hit: 0803 is told only where it is asked for.
+    """
+    findings = [f for f in result.findings if unwritten or f.code != CONTENT_UNWRITTEN]
     return sorted(
-        ((f.code, f.group, f.request, f.pos) for f in result.findings),
+        ((f.code, f.group, f.request, f.pos) for f in findings),
         key=lambda key: (key[0], -1 if key[1] is None else key[1], key[2], key[3]),
     )

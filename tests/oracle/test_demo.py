@@ -12,7 +12,6 @@ from pathlib import Path
 
 import core_bridge
 import pytest
-from differential import differences
 from edits import ANY, NOT_CLEAN, VIOLATED, edit
 from kvguard_oracle import judge_lines
 
@@ -93,7 +92,7 @@ def test_both_judges_agree_on_edits(beginnings):
         fault = edited(beginnings, seed)
         core = core_bridge.judge(fault.lines)
         result = judge_lines(copy.deepcopy(fault.lines))
-        sentences, _ = differences(core, result)
+        sentences = core_bridge.compare(core, result)
         if sentences:
             different.append((seed, fault.what, sentences[:3], core["errors"][:2]))
     assert different == []

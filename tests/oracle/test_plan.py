@@ -485,3 +485,36 @@ def test_a_second_step_in_flight_widens_the_frontier():
         assert found(ran(third(position, slot))) == []
     assert found(ran(*known, third(8, 8))) == []
     assert (901, None, 1, 8) in found(ran(*known, third(9, 9)))
+
+
+@pytest.mark.parametrize(
+    ("rejected", "taken", "expected"),
+    [
+        # 6 tokens ran, 2 of them drafts: the next one stands at 4, 5 or 6
+        (2, 4, []),
+        (1, 5, []),
+        (0, 6, []),
+        (0, 4, [(901, None, 1, 6)]),
+        (2, 5, [(901, None, 1, 4)]),
+        # clamped: found as it was taken, and the start is then 6
+        (2, 7, [(901, None, 1, 6)]),
+    ],
+)
+def test_a_taken_start_is_compared_when_the_outcomes_are_told(rejected, taken, expected):
+    first = [begin(1, admit(1, [3, 5]), [scheduled(1, 6, 0, 2)]), end(1)]
+    second = begin(2, [], [scheduled(1, 1, 6)])
+    part = group_plan([[3, 5]], [20 + taken - 4])
+    line = plan(2, [1], [0, 1], [min(taken, 6) + 1], part, positions=[taken])
+    final = {**line, "stage": "final"}
+    told = outcome(1, (1, rejected))
+    fields = {"geometry_line": geometry(flags=ASYNC)}
+
+    def without_slots(*records):
+        result = judge(*records, **fields)
+        return sorted((f.code, f.group, f.request, f.pos) for f in result.findings if f.code == 901)
+
+    assert without_slots(*first, second, line, end(2), told) == expected
+    # once for a start, told inside the step too; and never when the outcome is not told
+    if taken <= 6:
+        assert without_slots(*first, second, line, final, told, end(2)) == expected
+        assert without_slots(*first, second, line, end(2)) == []

@@ -152,13 +152,23 @@ def test_other_geometries_are_refused(fields):
         judge(geometry_line=geometry(**fields))
 
 
-def test_other_passes_and_events_of_outcomes_are_refused():
+def test_other_passes_and_events_are_refused():
     with pytest.raises(UnsupportedError):
         judge(*BEFORE, right(pass_name="draft"))
-    told = outcome(1, (1, 0))
-    told["events"] = [event("rollback", 1, count=1)]
+    shared = {**event("append", 1, 0), "kind": "share"}
     with pytest.raises(UnsupportedError):
-        judge(*BEFORE, told)
+        judge(begin(1, [shared], []))
+
+
+def test_a_gap_in_an_outcome():
+    gap = event("gap", name="not seen")
+    told = judge(*BEFORE, outcome(1, (1, 0), events=[gap]), right(), end(2))
+    assert (found(told), told.gap_steps()) == ([], {2})
+    wrong = right()
+    wrong["seq_lens"]["values"][0] += 1
+    assert len(found(judge(*BEFORE, outcome(1, (1, 0), events=[gap]), wrong))) == 1
+    lost = outcome(1, (1, 0), events=[{**gap, "flags": 4}])
+    assert found(judge(*BEFORE, lost, wrong)) == []
 
 
 def test_domains_are_accepted():

@@ -421,6 +421,18 @@ def test_a_given_away_column_is_stale_in_the_step_of_the_gift():
     assert read(hit) == []
 
 
+def test_a_plan_that_was_right_excuses_no_later_one():
+    # request 1 comes at 12 with column 0 passed, goes back to 9 and reads 2 and 3 of it: right.
+    # Then request 2 gets block 3 as new: position 3 of the next read is gone
+    def read(step, start, events):
+        line = plan(step, [1], [0, 1], [start + 1], group_plan([[3, 5, 2, 6]], [start]))
+        return [begin(step, events, [scheduled(1, 1, start)]), line, end(step)]
+
+    first = [begin(1, admit(1, [3, 5, 2, 6], first=12), []), end(1)]
+    assert codes(*first, *read(2, 9, [back(3)]), *read(3, 10, [])) == []
+    assert codes(*first, *read(2, 9, [back(3)]), *read(3, 10, admit(2, [3]))) == [(701, 0, 1, 3)]
+
+
 def test_a_column_that_was_bound_again_is_not_stale():
     # block 3 came back to request 1 after request 2 had it
     taken, gone = begin(2, admit(2, [3]), []), event("finish", 2)

@@ -128,5 +128,26 @@ TEST(Corners, AConnectorMayHaveFilledAFreeBlock) {
   }
 }
 
+// Two requests that compute the last token of one shared block again write what it holds.
+TEST(Corners, TwoMayComputeASharedLastTokenAgain) {
+  Scenario s;
+  s.Admit("a", {{1, 2, 3}}).Tokens({1, 2, 3, 4, 5, 6, 7, 8}).Schedule("a", 8).Step();
+  s.Admit("b", {{1, 2}}, 7).Tokens({1, 2, 3, 4, 5, 6, 7, 8}).Schedule("b", 1);
+  s.Admit("c", {{1, 2}}, 7).Tokens({1, 2, 3, 4, 5, 6, 7, 8}).Schedule("c", 1).Step();
+  EXPECT_EQ(s.Report(), "");
+}
+
+// What marks a position is a set: told in another order, or twice, it is the same.
+TEST(Corners, MarksHaveNoOrder) {
+  Scenario s;
+  const std::vector<int64_t> tokens = {1, 2, 3, 4, 5};
+  s.Admit("a", {{1, 2}}).Tokens(tokens).Domain(KVGUARD_DOMAIN_LORA, 7, 0, 9);
+  s.Domain(KVGUARD_DOMAIN_SALT, 9, 0, 9).Schedule("a", 5).Step();
+  s.Admit("b", {{1, 3}}, 4).Tokens(tokens).Domain(KVGUARD_DOMAIN_SALT, 9, 0, 9);
+  s.Domain(KVGUARD_DOMAIN_LORA, 7, 0, 9).Domain(KVGUARD_DOMAIN_LORA, 7, 0, 9).Schedule("b", 1);
+  s.Step();
+  EXPECT_EQ(s.Report(), "");
+}
+
 }  // namespace
 }  // namespace kvguard::tests

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a prefix hit finds in its blocks (0801 to 0804). judging.md, Content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvguard_oracle.account import Account, Hit, OpenStep, Request
+from kvguard_oracle.content import BlockContent, Content
+from kvguard_oracle.findings import PROOF, SUSPICION, Finding
+
+CONTENT_MISMATCH = 801
+DOMAIN_MISMATCH = 802
+CONTENT_UNWRITTEN = 803
+CONTENT_MISPLACED = 804
+
+
+def standing_hits(account: Account) -> Iterator[Hit]:
+    """The prefix hits of this record whose claims still stand."""
+    return (hit for hit in account.hits_made if hit.entry.claims)
+
+
+def judge_homes(account: Account, step: int) -> list[Finding]:
+    """When all events of a BEGIN have been applied."""
+    findings = []
+    for hit in standing_hits(account):
+        here = (hit.group.index, hit.column)
+        home = account.homes.get((hit.group.pool.index, hit.entry.block), here)
+        if home != here:
+            key, column = hit.request.key, hit.column
+            findings.append(Finding(CONTENT_MISPLACED, step, hit.group.index, key, column))
+    return findings
+
+
+def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int]:
+    """When the schedule has been judged: the findings, and how many readers said what is there."""
+    findings: dict[tuple[int, int, int], Finding] = {}
+    assumptions = 0
+    for hit in standing_hits(account):
+        end = (hit.column + 1) * hit.group.block_size
+        content = content_at(account, hit, end)
+        if content is None:
+            continue
+        code, assumed = judge_hit(account, step, hit.request, end, content)
+        assumptions += assumed
+        if code is None:
+            continue
+        grade = PROOF
+        if code == CONTENT_UNWRITTEN and account.geometry.has_connector():
+            grade = SUSPICION
+        key, index = hit.request.key, hit.group.index
+        finding = Finding(code, step.number, index, key, hit.column, grade=grade)
+        # one for each request, group and code, at the first such column
+        findings.setdefault((key, index, code), finding)
+    return list(findings.values()), assumptions
+
+
+def content_at(account: Account, hit: Hit, end: int) -> BlockContent | None:
+    """What the hit's block holds; None: it belongs elsewhere.
+
+    Where a block without a known home belongs is what its first reader says too.
+    """
+    place = (hit.group.pool.index, hit.entry.block)
+    here = (hit.group.index, hit.column)
+    if account.homes.get(place, here) != here:
+        return None
+    if place not in account.contents or account.contents[place].kept is None:
+        account.contents.setdefault(place, BlockContent(end, nobody=True)).end = end
+    return account.contents[place]
+
+
+def judge_hit(
+    account: Account, step: OpenStep, reader: Request, end: int, content: BlockContent
+) -> tuple[int | None, int]:
+    """The code, if any, and 1 where the reader said what the block holds."""
+    written = content.loaded or content.nobody
+    if not written and not is_filled(account, step, content):
+        return CONTENT_UNWRITTEN, 0
+    read = reader.knowledge.up_to(end)
+    if read is None:
+        return None, 0
+    held = content_of(account, content)
+    if held is None and content.binder is not None:
+        # the binder's tokens, whatever they are
+        return None, 0
+    if held is None:
+        content.kept = read
+        return None, 1
+    if held.tokens != read.tokens:
+        return CONTENT_MISMATCH, 0
+    if held.marks != read.marks:
+        return DOMAIN_MISMATCH, 0
+    return None, 0
+
+
+def is_filled(account: Account, step: OpenStep, content: BlockContent) -> bool:
+    """Of a block that was bound as fresh and is not loaded."""
+    if content.binder is None:
+        return content.filled
+    binder = account.requests[content.binder]
+    filled_to = binder.filled_to()
+    scheduled = step.scheduled.get(content.binder)
+    if scheduled is not None:
+        filled_to = max(filled_to, scheduled.start_high + scheduled.row.num_tokens)
+    return content.end <= filled_to
+
+
+def content_of(account: Account, content: BlockContent) -> Content | None:
+    """None: not known."""
+    if content.binder is not None:
+        return account.requests[content.binder].knowledge.up_to(content.end)
+    return content.kept

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zeroing and copies before a forward (12xx). judging.md, Zeroing and copies."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, OpenStep
+from kvguard_oracle.binding import out_of_pool
+from kvguard_oracle.findings import NO_REQUEST, Finding
+from kvguard_oracle.geometry import Group
+from kvguard_oracle.records import Event
+from kvguard_oracle.view import KnownRow, View
+from kvguard_oracle.windows import is_needed, read_position
+
+USED_BEFORE_ZEROED = 1201
+ZERO_LIVE = 1202
+USED_BEFORE_COPIED = 1203
+COPY_TARGET_HELD = 1204
+COPY_SOURCE_ZEROED = 1205
+COPY_LOST = 1206
+
+ZERO, ZERO_DONE, COPY, COPY_DONE = "zero", "zero-done", "copy", "copy-done"
+COPY_EVENTS = (ZERO, ZERO_DONE, COPY, COPY_DONE)
+
+
+def pairs(blocks: list[int]) -> list[tuple[int, int]]:
+    """(source, target) pairs."""
+    return list(zip(blocks[0::2], blocks[1::2], strict=True))
+
+
+def apply_copy(account: Account, step: OpenStep | None, number: int, event: Event) -> list[Finding]:
+    """`step`: the open one."""
+    assert event.group is not None
+    group = account.geometry.groups[event.group]
+    findings = out_of_pool(number, group, event)
+    if event.kind == ZERO:
+        assert step is not None
+        zeroes = [(group, block) for block in event.blocks]
+        step.zeroes += zeroes
+        step.zeroes_open += zeroes
+    elif event.kind == COPY:
+        assert step is not None
+        copies = [(group, source, target) for source, target in pairs(event.blocks)]
+        step.copies += copies
+        step.copies_open += copies
+        for _, _, target in copies:
+            findings += judge_target(account, number, group, target)
+    elif event.kind == ZERO_DONE:
+        account.says_done.add(ZERO)
+        if step is not None:
+            done = [(group, block) for block in event.blocks]
+            step.zeroes_open = [zero for zero in step.zeroes_open if zero not in done]
+    elif event.kind == COPY_DONE:
+        account.says_done.add(COPY)
+        if step is not None:
+            copied = [(group, *pair) for pair in pairs(event.blocks)]
+            step.copies_open = [copy for copy in step.copies_open if copy not in copied]
+    return findings
+
+
+def judge_target(account: Account, step: int, group: Group, target: int) -> list[Finding]:
+    """copy-target-held, at the event."""
+    if group.pool.is_null(target):
+        return [Finding(COPY_TARGET_HELD, step, group.index, NO_REQUEST)]
+    if account.is_fresh_in(step, group.pool, target):
+        return []
+    holder = account.smallest_holder(group.pool, target)
+    if holder is None:
+        return []
+    return [Finding(COPY_TARGET_HELD, step, group.index, holder[0])]
+
+
+def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
+    """zero-live and copy-source-zeroed, when the schedule has been judged."""
+    findings = []
+    for group, block in step.zeroes:
+        findings += judge_zero(account, step, group, block)
+    for group, source, _ in step.copies:
+        zeroed = [block for other, block in step.zeroes if other.pool.index == group.pool.index]
+        if source in zeroed:
+            findings.append(Finding(COPY_SOURCE_ZEROED, step.number, group.index))
+    return findings
+
+
+def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
+    if account.is_fresh_in(step.number, group.pool, block):
+        return []
+    for key in sorted(account.requests):
+        positions = valid_positions(account, step, key, group, block)
+        if positions:
+            return [Finding(ZERO_LIVE, step.number, group.index, key, min(positions))]
+    return []
+
+
+def valid_positions(
+    account: Account, step: OpenStep, key: int, group: Group, block: int
+) -> list[int]:
+    """The first token of each column that the request has the block in and that is valid."""
+    request = account.requests[key]
+    valid = step.scheduled[key].start_low if key in step.scheduled else request.low
+    return [
+        column * part.block_size
+        for part in account.geometry.groups_of_pool(group.pool)
+        for column, entry in enumerate(request.rows[part.index])
+        if entry.claims and entry.block == block and column * part.block_size < valid
+    ]
+
+
+def undone_zeroes(account: Account, step: OpenStep) -> list[tuple[Group, int]]:
+    """(group, block); none while the engine has never said ZERO_DONE."""
+    return step.zeroes_open if ZERO in account.says_done else []
+
+
+def undone_copies(account: Account, step: OpenStep) -> list[tuple[Group, int]]:
+    """(group, target); none while the engine has never said COPY_DONE."""
+    if COPY not in account.says_done:
+        return []
+    return [(group, target) for group, _, target in step.copies_open]
+
+
+def judge_early_use(view: View) -> list[Finding]:
+    """used-before-zeroed and used-before-copied."""
+    zeroes = undone_zeroes(view.account, view.step)
+    copies = undone_copies(view.account, view.step)
+    findings: list[Finding] = []
+    for row in view.rows:
+        if row.has_tokens():
+            for group in view.account.geometry.groups:
+                findings += judge_row(view, USED_BEFORE_ZEROED, group, row, zeroes)
+                findings += judge_row(view, USED_BEFORE_COPIED, group, row, copies)
+    return findings
+
+
+def judge_row(
+    view: View, code: int, group: Group, row: KnownRow, undone: list[tuple[Group, int]]
+) -> list[Finding]:
+    assert row.start is not None
+    assert row.tokens is not None
+    last = row.start + len(row.tokens) - 1
+    # ids belong to the pool
+    blocks = [block for other, block in undone if other.pool.index == group.pool.index]
+    for column, entry in enumerate(row.request.rows[group.index]):
+        if column * group.block_size > last:
+            break
+        if not is_needed(group, column, row.start):
+            continue
+        if entry.block in blocks:
+            position = read_position(group, column, row.start)
+            return [view.finding(code, row, position, group.index)]
+    return []
+
+
+def judge_lost(account: Account, step: OpenStep) -> list[Finding]:
+    """copy-lost, at END of a step that had a forward: one for each kind and group."""
+    findings = []
+    for undone in (undone_zeroes(account, step), undone_copies(account, step)):
+        for index in sorted({group.index for group, _ in undone}):
+            findings.append(Finding(COPY_LOST, step.number, index))
+    return findings

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers against what is bound, written and read (11xx). judging.md, Transfers."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
+from kvguard_oracle.binding import out_of_pool
+from kvguard_oracle.content import BlockContent
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import FULL, Group
+from kvguard_oracle.records import Event
+from kvguard_oracle.transfers import ANNOUNCING, LOAD, Transfer
+from kvguard_oracle.view import KnownRow, View
+from kvguard_oracle.windows import end_passed_claims, is_needed, read_position
+from kvguard_oracle.written import writes_from_its_first_token, written_columns
+
+READ_WHILE_LOADING = 1101
+WRITE_WHILE_PINNED = 1102
+TRANSFER_UNKNOWN = 1104
+TRANSFER_MISPLACED = 1105
+FAILED_LOAD_USED = 1106
+TRANSFER_REUSED = 1107
+
+LOAD_DONE, LOAD_FAILED, SEND_DONE = "load-done", "load-failed", "send-done"
+CANCEL, DRAIN = "cancel", "drain"
+ENDING = (LOAD_DONE, LOAD_FAILED, SEND_DONE, DRAIN)
+TRANSFER_EVENTS = (*ANNOUNCING, *ENDING, CANCEL)
+
+
+def is_forgotten(account: Account, event: Event) -> bool:
+    """From a RESET on that forgot any, an unknown id is ignored and counted."""
+    if event.kind not in (*ENDING, CANCEL) or not account.transfers.forgot_any:
+        return False
+    return event.value not in account.transfers.open and event.value not in account.transfers.ended
+
+
+def apply_transfer(account: Account, step: int, event: Event) -> list[Finding]:
+    if event.kind in ANNOUNCING:
+        return announce(account, step, event)
+    if is_forgotten(account, event):
+        return []
+    transfer = account.transfers.open.get(event.value)
+    if transfer is None or (event.kind == CANCEL and transfer.cancelled):
+        return [Finding(TRANSFER_UNKNOWN, step, event.group, event.request)]
+    if event.kind == CANCEL:
+        transfer.cancelled = True
+        return []
+    return end_transfer(account, step, event, transfer)
+
+
+# Announcements
+
+
+def announce(account: Account, step: int, event: Event) -> list[Finding]:
+    assert event.group is not None
+    group = account.geometry.groups[event.group]
+    if not account.transfers.may_announce(event.kind, event.value):
+        return [Finding(TRANSFER_REUSED, step, group.index, event.request)]
+    blocks = list(event.blocks)
+    transfer = Transfer(event.value, event.kind, group, event.request, event.first, blocks)
+    account.transfers.open[event.value] = transfer
+    findings = out_of_pool(step, group, event, event.request)
+    if transfer.incoming():
+        # they hand their blocks out
+        for block in event.blocks:
+            end_passed_claims(account, group.pool, block, step)
+    request = account.requests.get(event.request)
+    if event.kind == LOAD:
+        if request is None:
+            account.transfers.waiting.append(transfer)
+        else:
+            findings += judge_load(step, transfer, request)
+    elif transfer.outgoing() and request is not None:
+        findings += judge_send(step, transfer, request)
+    return findings
+
+
+def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
+    row = request.rows[load.group.index]
+    for index, block in enumerate(load.blocks):
+        column = load.column(index)
+        if column >= len(row) or row[column].block != block:
+            return [misplaced(step, load, request, column * load.group.block_size)]
+    return []
+
+
+def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
+    bound = [entry.block for entry in request.rows[send.group.index]]
+    if all(block in bound for block in send.blocks):
+        return []
+    return [misplaced(step, send, request, -1)]
+
+
+def misplaced(step: int, transfer: Transfer, request: Request, pos: int) -> Finding:
+    return Finding(TRANSFER_MISPLACED, step, transfer.group.index, request.key, pos)
+
+
+def judge_waiting_loads(account: Account, step: int, admitted: set[int]) -> list[Finding]:
+    """LOADs that came before their request, when it has been admitted."""
+    findings = []
+    for load in list(account.transfers.waiting):
+        if load.request not in admitted:
+            continue
+        account.transfers.waiting.remove(load)
+        request = account.requests.get(load.request)
+        if request is not None:
+            findings += judge_late_load(account, step, load, request)
+    return findings
+
+
+def judge_late_load(account: Account, step: int, load: Transfer, request: Request) -> list[Finding]:
+    """Its request may have come upon other blocks that hold the same."""
+    group = load.group
+    row = request.rows[group.index]
+    for index, block in enumerate(load.blocks):
+        column = load.column(index)
+        if column >= len(row) or (column + 1) * group.block_size > request.low:
+            continue
+        entry = row[column]
+        if not entry.claims or (group.pool.index, entry.block) in account.homes:
+            continue
+        if entry.block != block:
+            return [misplaced(step, load, request, column * group.block_size)]
+    return []
+
+
+# Ends
+
+
+def end_transfer(account: Account, step: int, event: Event, transfer: Transfer) -> list[Finding]:
+    account.transfers.end(event.value)
+    if event.kind in (LOAD_FAILED, DRAIN) and transfer in account.transfers.waiting:
+        account.transfers.waiting.remove(transfer)
+    group = transfer.group
+    if event.kind == LOAD_DONE:
+        for index, block in enumerate(transfer.blocks):
+            account.lost_content.discard((group.pool.index, block))
+            if transfer.kind == LOAD:
+                bring_content(account, transfer, index)
+    if event.kind == LOAD_FAILED:
+        for block in event.blocks:
+            if group.pool.in_range(block) and not group.pool.is_null(block):
+                account.lost_content.add((group.pool.index, block))
+        return out_of_pool(step, group, event, event.request)
+    return []
+
+
+def bring_content(account: Account, load: Transfer, index: int) -> None:
+    """judging.md, Content: a LOAD was done into blocks[index]."""
+    column = load.column(index)
+    place = (load.group.pool.index, load.blocks[index])
+    content = BlockContent((column + 1) * load.group.block_size, loaded=True)
+    request = account.requests.get(load.request)
+    if request is not None:
+        content.kept = request.knowledge.up_to(content.end)
+    account.homes[place] = (load.group.index, column)
+    account.contents[place] = content
+
+
+# What the schedule writes and reads
+
+
+def judge_pinned_writes(
+    account: Account, step: int, request: Request, scheduled: ScheduledRequest, group: Group
+) -> list[Finding]:
+    """write-while-pinned: one for the request and group."""
+    row = request.rows[group.index]
+    for column in written_columns(group, row, scheduled):
+        block = row[column].block
+        if account.transfers.sending(group, block) or account.transfers.loading(group, block):
+            position = column * group.block_size
+            return [Finding(WRITE_WHILE_PINNED, step, group.index, request.key, position)]
+    return []
+
+
+def judge_failed_loads(account: Account, step: OpenStep) -> list[Finding]:
+    """failed-load-used, when the whole schedule is known."""
+    findings = []
+    for scheduled in step.scheduled.values():
+        for group in account.geometry.groups:
+            findings += judge_failed_row(account, step, scheduled, group)
+    return findings
+
+
+def judge_failed_row(
+    account: Account, step: OpenStep, scheduled: ScheduledRequest, group: Group
+) -> list[Finding]:
+    request = account.requests[scheduled.row.request]
+    for column, entry in enumerate(request.rows[group.index]):
+        position = column * group.block_size
+        if position >= scheduled.start_low:
+            break
+        # what a window has passed is not read
+        if group.kind != FULL and not entry.claims:
+            continue
+        if (group.pool.index, entry.block) not in account.lost_content:
+            continue
+        if not is_written(account, step, group, entry.block):
+            return [Finding(FAILED_LOAD_USED, step.number, group.index, request.key, position)]
+    return []
+
+
+def is_written(account: Account, step: OpenStep, group: Group, block: int) -> bool:
+    rows = step.scheduled.values()
+    return any(writes_from_its_first_token(account, row, group.pool, block) for row in rows)
+
+
+def judge_loading_reads(view: View) -> list[Finding]:
+    """read-while-loading."""
+    findings: list[Finding] = []
+    for row in view.rows:
+        if row.has_tokens():
+            for group in view.account.geometry.groups:
+                findings += judge_loading_row(view, group, row)
+    return findings
+
+
+def judge_loading_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
+    assert row.start is not None
+    for column, entry in enumerate(row.request.rows[group.index]):
+        if column * group.block_size >= row.start:
+            break
+        if not is_needed(group, column, row.start):
+            continue
+        if view.account.transfers.loading(group, entry.block):
+            position = read_position(group, column, row.start)
+            return [view.finding(READ_WHILE_LOADING, row, position, group.index)]
+    return []

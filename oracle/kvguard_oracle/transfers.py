@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers, their ids and their pins. judging.md, Transfers; the state alone, no rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kvguard_oracle.geometry import Group
+
+RESERVE, LOAD, SEND = "reserve", "load", "send-pending"
+ANNOUNCING = (RESERVE, LOAD, SEND)
+
+# judging.md, transfer-reused: so many of the latest ended ids are remembered
+MOST_ENDED = 4096
+
+
+@dataclass
+class Transfer:
+    id: int
+    # RESERVE, LOAD or SEND: what was announced last
+    kind: str
+    group: Group
+    # 0: not known
+    request: int
+    # logical position of the first token of blocks[0]
+    first: int
+    # as the engine said them
+    blocks: list[int]
+    cancelled: bool = False
+
+    def pins(self, group: Group, block: int) -> bool:
+        """Ids belong to the pool; one that is out of it pins nothing."""
+        pool = self.group.pool
+        return pool.index == group.pool.index and pool.in_range(block) and block in self.blocks
+
+    def incoming(self) -> bool:
+        return self.kind in (RESERVE, LOAD)
+
+    def outgoing(self) -> bool:
+        return self.kind == SEND
+
+    def column(self, index: int) -> int:
+        """The column that blocks[index] is for."""
+        return self.first // self.group.block_size + index
+
+
+@dataclass
+class Transfers:
+    # announced and not ended
+    open: dict[int, Transfer] = field(default_factory=dict)
+    # ids, oldest first
+    ended: list[int] = field(default_factory=list)
+    # LOADs whose request was not live: they are judged when it is admitted
+    waiting: list[Transfer] = field(default_factory=list)
+    # a RESET forgot ids: one that is not known may be one of them
+    forgot_any: bool = False
+
+    def may_announce(self, kind: str, id_: int) -> bool:
+        """Never used twice; a LOAD or SEND_PENDING may follow the RESERVE of its id.
+
+        Not of a RESERVE that was cancelled: that waits for its DRAIN.
+        """
+        if id_ in self.ended:
+            return False
+        if id_ not in self.open:
+            return True
+        reserved = self.open[id_].kind == RESERVE and not self.open[id_].cancelled
+        return kind != RESERVE and reserved
+
+    def end(self, id_: int) -> Transfer:
+        transfer = self.open.pop(id_)
+        self.ended.append(id_)
+        if len(self.ended) > MOST_ENDED:
+            self.ended.pop(0)
+        return transfer
+
+    def pinning(self, group: Group, block: int) -> list[Transfer]:
+        return [transfer for transfer in self.open.values() if transfer.pins(group, block)]
+
+    def loading(self, group: Group, block: int) -> bool:
+        """An incoming pin of a LOAD: a RESERVE alone forbids nothing."""
+        return any(transfer.kind == LOAD for transfer in self.pinning(group, block))
+
+    def sending(self, group: Group, block: int) -> bool:
+        return any(transfer.outgoing() for transfer in self.pinning(group, block))
+
+    def after_reset(self) -> Transfers:
+        return Transfers(forgot_any=self.forgot_any or bool(self.open or self.ended))

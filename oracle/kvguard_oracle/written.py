@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which columns a scheduled row writes. judging.md, BEGIN, The schedule, writers."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account, Entry, ScheduledRequest
+from kvguard_oracle.geometry import Group, Pool
+
+
+def written_columns(group: Group, row: list[Entry], scheduled: ScheduledRequest) -> list[int]:
+    """As far as they are bound and claimed (a claim is of an id in the pool that is not null)."""
+    first = group.column_of(scheduled.start_low)
+    last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
+    return [column for column in range(first, min(last + 1, len(row))) if row[column].claims]
+
+
+def columns_from_their_first_token(
+    group: Group, row: list[Entry], scheduled: ScheduledRequest
+) -> list[int]:
+    """Of these, those whose first token is written wherever the row starts."""
+    return [
+        column
+        for column in written_columns(group, row, scheduled)
+        if scheduled.start_high
+        <= column * group.block_size
+        < scheduled.start_low + scheduled.row.num_tokens
+    ]
+
+
+def writes_from_its_first_token(
+    account: Account, scheduled: ScheduledRequest, pool: Pool, block: int
+) -> bool:
+    request = account.requests[scheduled.row.request]
+    for group in account.geometry.groups_of_pool(pool):
+        row = request.rows[group.index]
+        for column in columns_from_their_first_token(group, row, scheduled):
+            if row[column].block == block:
+                return True
+    return False
+
+
+def content_written(account: Account, scheduled: ScheduledRequest) -> None:
+    """The step ended: what it wrote from the first token on has content again."""
+    request = account.requests[scheduled.row.request]
+    for group in account.geometry.groups:
+        row = request.rows[group.index]
+        for column in columns_from_their_first_token(group, row, scheduled):
+            account.lost_content.discard((group.pool.index, row[column].block))

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a block's content belongs, and what is freed, each beside its nearest legal neighbour.
+
+Blocks hold 4 tokens, the pool has blocks 0..9, block 0 is null (scenario.py). Numbers by hand from
+docs/judging.md, Content (home) and Frees.
+"""
+
+import pytest
+from scenario import (
+    ASYNC,
+    admit,
+    append,
+    begin,
+    end,
+    event,
+    found,
+    geometry,
+    group,
+    judge,
+    pool,
+    scheduled,
+    transfer,
+)
+
+WINDOW = {"kind": "window", "window": 8}
+TWO_GROUPS = {"groups": [group(), group(id=1)]}
+
+
+def codes(*records, **fields):
+    return found(judge(*records, geometry_line=geometry(**fields)))
+
+
+def told(*events, **fields):
+    """The events of one BEGIN."""
+    return codes(begin(1, list(events), []), **fields)
+
+
+# content-misplaced
+
+
+@pytest.mark.parametrize(
+    ("blocks", "first", "expected"),
+    [
+        # request 1 wrote 3 in column 0 and 5 in column 1
+        ([3, 5], 8, []),
+        ([3], 4, []),
+        ([5], 4, [(804, 0, 2, 0)]),
+        ([5, 3], 8, [(804, 0, 2, 0), (804, 0, 2, 1)]),
+        ([7, 5], 8, []),
+        # column 1 is not whole: 3 is new there, and has an owner
+        ([7, 3], 7, [(601, 0, 2, 1)]),
+        # block 8 was never new
+        ([8, 5], 8, []),
+    ],
+)
+def test_a_hit_is_at_home(blocks, first, expected):
+    wrote = begin(1, admit(1, [3, 5]), [])
+    assert codes(wrote, end(1), begin(2, admit(2, blocks, first=first), [])) == expected
+    # the writer may have left
+    left = begin(2, [event("finish", 1), *admit(2, blocks, first=first)], [])
+    alone = [finding for finding in expected if finding[0] != 601]
+    assert codes(wrote, end(1), left) == alone
+
+
+def test_the_last_fresh_binding_says_where_home_is():
+    # block 5 was in column 1 of request 1, then in column 0 of request 4
+    wrote = [begin(1, admit(1, [3, 5]), []), end(1)]
+    moved = [begin(2, [event("finish", 1), *admit(4, [5])], []), end(2)]
+    assert codes(*wrote, *moved, begin(3, admit(2, [5], first=4), [])) == []
+    assert codes(*wrote, *moved, begin(3, admit(2, [3, 5], first=8), [])) == [(804, 0, 2, 1)]
+
+
+def test_homes_are_looked_up_when_all_events_have_been_applied():
+    hit = admit(2, [5, 6], first=4)
+    # the same column, in either order; another column, in either order
+    assert told(*hit, *admit(3, [5])) == []
+    assert told(*admit(3, [5]), *hit) == []
+    assert told(*hit, *admit(3, [7, 5])) == [(804, 0, 2, 0)]
+    assert told(*admit(3, [7, 5]), *hit) == [(804, 0, 2, 0)]
+    # block 5 of column 1 is given back and becomes column 0 of request 3
+    wrote = [begin(1, admit(1, [3, 5]), []), end(1)]
+    moved = [event("finish", 1), *admit(3, [5])]
+    assert codes(*wrote, begin(2, [*hit, *moved], [])) == []
+    assert codes(*wrote, begin(2, hit, [])) == [(804, 0, 2, 0)]
+
+
+def test_a_hit_whose_claim_does_not_stand():
+    wrote = [begin(1, admit(1, [3, 5]), []), end(1)]
+    hit = admit(2, [5, 6], first=4)
+
+    def after(*events):
+        return codes(*wrote, begin(2, [*hit, *events], []))
+
+    assert after() == [(804, 0, 2, 0)]
+    assert after(event("finish", 2)) == []
+    assert after(event("truncate", 2, 0, first=0)) == []
+    assert after(event("replace", 2, 0, blocks=[3, 7])) == []
+    # made anew: one hit, not two
+    assert after(event("replace", 2, 0, blocks=[5, 7])) == [(804, 0, 2, 0)]
+
+
+def test_a_hit_of_an_earlier_record_is_not_judged_again():
+    hit = begin(1, admit(2, [5, 6], first=4), [])
+    moved = begin(2, [*admit(1, [7, 5])], [])
+    assert codes(hit, end(1), moved) == [(601, 0, 1, 1)]
+
+
+def test_a_home_is_in_a_group():
+    wrote = [begin(1, admit(1, [3], [5]), []), end(1)]
+    assert codes(*wrote, begin(2, admit(2, [3], [5], first=4), []), **TWO_GROUPS) == []
+    assert codes(*wrote, begin(2, admit(2, [5], [3], first=4), []), **TWO_GROUPS) == [
+        (804, 0, 2, 0), (804, 1, 2, 0),
+    ]  # fmt: skip
+    # ids of two pools are two blocks
+    apart = {"groups": [group(), group(id=1, pool=1)], "pools": [pool(), pool(id=1)]}
+    assert codes(*wrote, begin(2, admit(2, [5], [3], first=4), []), **apart) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (4, "load-done", []),
+        (5, "load-done", []),
+        (0, "load-done", [(804, 0, 2, 1)]),
+        # nothing was filled: block 3 is still what request 1 wrote in column 0
+        (4, "load-failed", [(804, 0, 2, 1)]),
+        (4, "send-done", [(804, 0, 2, 1)]),
+        (4, "drain", [(804, 0, 2, 1)]),
+    ],
+)
+def test_a_load_brings_content(first, last, expected):
+    events = [*admit(1, [3]), event("finish", 1)]
+    load = [transfer("load", 7, 3, request=9, first=first), transfer(last, 7)]
+    assert told(*events, *load, *admit(2, [8, 3], first=8)) == expected
+    # a fresh binding after it counts: column 0
+    again = [*admit(4, [3]), event("finish", 4)]
+    assert told(*load, *again, *admit(2, [3], first=4)) == []
+    assert told(*load, *again, *admit(2, [8, 3], first=8)) == [(804, 0, 2, 1)]
+
+
+def test_a_reserve_brings_no_content():
+    events = [*admit(1, [3]), event("finish", 1)]
+    reserve = [transfer("reserve", 7, 3, request=9, first=4), transfer("load-done", 7)]
+    assert told(*events, *reserve, *admit(2, [3], first=4)) == []
+
+
+def test_a_window_hits_what_it_needs():
+    # at 12 column 0 is passed: whatever it names
+    kinds = {"groups": [group(**WINDOW)]}
+    wrote = begin(1, admit(1, [3, 5, 2]), [])
+    assert codes(wrote, end(1), begin(2, admit(2, [5, 5, 2], first=12), []), **kinds) == []
+    assert codes(wrote, end(1), begin(2, admit(2, [5, 3, 2], first=12), []), **kinds) == [
+        (804, 0, 2, 1)
+    ]
+
+
+# Frees
+
+
+def free(*blocks):
+    return event("free", 0, 0, blocks=list(blocks))
+
+
+def test_frees_of_what_is_held():
+    row = admit(1, [3, 5])
+    assert told(*row, free(7)) == []
+    assert told(*row, free(5)) == [(702, 0, 1, 1)]
+    assert told(*row, free(5, 3)) == [(702, 0, 1, 0), (702, 0, 1, 1)]
+    assert told(*row, event("finish", 1), free(5, 3)) == []
+    assert told(*row, free(5), event("finish", 1)) == [(702, 0, 1, 1)]
+    assert told(*row, event("truncate", 1, 0, first=1), free(5)) == []
+
+
+def test_the_smallest_key_that_has_it():
+    holders = [*admit(4, [3]), *admit(2, [8, 3], first=8)]
+    assert told(*holders, free(3)) == [(702, 0, 2, 1), (804, 0, 2, 1)]
+    # in another group of the pool
+    assert told(*admit(1, [7], [6, 3]), free(3), **TWO_GROUPS) == [(702, 0, 1, 1)]
+
+
+def test_the_null_block_and_ids_out_of_the_pool_are_not_freed():
+    assert told(free(0), free(0)) == []
+    assert told(free(3, 10, -1)) == [(201, 0, 0, 1), (201, 0, 0, 2)]
+    assert told(free(9)) == []
+
+
+def test_freed_twice():
+    assert told(free(3), free(3)) == [(703, 0, 0, -1)]
+    assert told(free(3, 3)) == [(703, 0, 0, -1)]
+    assert told(free(3), free(5)) == []
+    assert codes(begin(1, [free(3)], []), end(1), begin(2, [free(3)], [])) == [(703, 0, 0, -1)]
+    # claimed in between: as new, or as a hit
+    gone = event("finish", 1)
+    assert told(free(3), *admit(1, [3]), gone, free(3)) == []
+    assert told(free(3), *admit(1, [3], first=4), gone, free(3)) == []
+    # a transfer claims nothing
+    pinned = [transfer("reserve", 7, 3), transfer("drain", 7)]
+    assert told(free(3), *pinned, free(3)) == [(703, 0, 0, -1)]
+
+
+def test_freed_too_early_and_again():
+    # freed while request 1 holds it, and once more when it has left
+    row, gone = admit(1, [3]), event("finish", 1)
+    assert told(*row, free(3), gone) == [(702, 0, 1, 0)]
+    assert told(*row, free(3), gone, free(3)) == [(702, 0, 1, 0), (703, 0, 0, -1)]
+    assert told(*row, free(3), gone, *admit(2, [3]), event("finish", 2), free(3)) == [
+        (702, 0, 1, 0)
+    ]
+
+
+def test_a_window_may_have_passed_what_is_freed():
+    # [10, 11]: column 0 may be passed, column 1 is not; at [9, 10] neither
+    def freed(tokens, drafts, block):
+        first = begin(1, admit(1, [3, 5, 2]), [scheduled(1, tokens, 0, drafts)])
+        fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
+        return codes(first, end(1), begin(2, [free(block)], []), **fields)
+
+    assert freed(11, 1, 3) == []
+    assert freed(11, 1, 5) == [(702, 0, 1, 1)]
+    assert freed(10, 1, 3) == [(702, 0, 1, 0)]
+    assert freed(11, 0, 3) == []
+    assert freed(10, 0, 3) == [(702, 0, 1, 0)]
+
+
+def test_a_free_ends_what_may_have_been_passed():
+    # the claim ended: block 3 may be appended again without being repeated
+    first = begin(1, admit(1, [3, 5, 2]), [scheduled(1, 11, 0, 1)])
+    fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
+    copied = event("copy", 0, 0, blocks=[9, 3])
+    assert codes(first, end(1), begin(2, [copied], []), **fields) == [(1204, 0, 1, -1)]
+    assert codes(first, end(1), begin(2, [free(3), copied], []), **fields) == []
+    assert codes(first, end(1), begin(2, [free(3), append(1, 3)], []), **fields) == []

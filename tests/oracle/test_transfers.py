@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers, each finding beside its nearest legal neighbour.
+
+Blocks hold 4 tokens, the pool has blocks 0..9, block 0 is null (scenario.py). Numbers by hand from
+docs/judging.md, Transfers.
+"""
+
+import pytest
+from kvguard_oracle.transfers import MOST_ENDED
+from scenario import (
+    ASYNC,
+    CONNECTOR,
+    admit,
+    append,
+    begin,
+    end,
+    event,
+    found,
+    geometry,
+    group,
+    group_plan,
+    judge,
+    outcome,
+    plan,
+    pool,
+    reset,
+    scheduled,
+    transfer,
+)
+
+WINDOW = {"kind": "window", "window": 8}
+ENDS = ["load-done", "load-failed", "send-done", "drain"]
+
+
+def codes(*records, **fields):
+    return found(judge(*records, geometry_line=geometry(**fields)))
+
+
+def told(*events, **fields):
+    """The events of one BEGIN."""
+    return codes(begin(1, list(events), []), **fields)
+
+
+def read_at(start, blocks, *events, kind=None, tokens=1):
+    """Request 1 has `start` tokens in `blocks`, and runs some more."""
+    first = begin(1, [*admit(1, blocks, first=start), *events], [scheduled(1, tokens, start)])
+    slots = [blocks[p // 4] * 4 + p % 4 for p in range(start, start + tokens)]
+    line = plan(1, [1], [0, tokens], [start + tokens], group_plan([blocks], slots))
+    return codes(first, line, end(1), groups=[group(**(kind or {}))])
+
+
+# transfer-unknown
+
+
+@pytest.mark.parametrize("kind", [*ENDS, "cancel"])
+def test_the_end_of_what_was_never_announced(kind):
+    assert told(transfer(kind, 7)) == [(1104, 0, 0, -1)]
+    assert told(transfer(kind, 7, request=3)) == [(1104, 0, 3, -1)]
+    for start in ("reserve", "load", "send-pending"):
+        assert told(transfer(start, 7, 3, request=9), transfer(kind, 7)) == []
+
+
+@pytest.mark.parametrize("kind", [*ENDS, "cancel"])
+@pytest.mark.parametrize("last", ENDS)
+def test_a_transfer_ends_once(kind, last):
+    ended = [transfer("reserve", 7, 3), transfer(last, 7)]
+    assert told(*ended, transfer(kind, 7)) == [(1104, 0, 0, -1)]
+
+
+def test_a_cancelled_transfer_waits_for_its_drain():
+    cancelled = [transfer("reserve", 7, 3), transfer("cancel", 7)]
+    assert told(*cancelled, transfer("drain", 7)) == []
+    assert told(*cancelled, transfer("cancel", 7)) == [(1104, 0, 0, -1)]
+    assert told(*cancelled, transfer("load-done", 7), transfer("drain", 7)) == [(1104, 0, 0, -1)]
+
+
+def test_ends_are_told_in_outcomes_too():
+    first = begin(1, [transfer("reserve", 7, 3)], [])
+    done = outcome(1, events=[transfer("drain", 7)])
+    assert codes(first, done, end(1)) == []
+    assert codes(first, done, end(1), done) == [(1104, 0, 0, -1)]
+
+
+def after_reset(*events, before=(("reserve", 7),)):
+    first = begin(1, [transfer(kind, id_, 3) for kind, id_ in before], [])
+    result = judge(first, end(1), reset(), begin(2, list(events), []))
+    return found(result), result.ignored
+
+
+def test_ids_from_before_a_reset_are_ignored():
+    assert after_reset(transfer("drain", 7)) == ([], 1)
+    assert after_reset(transfer("cancel", 7), transfer("load-done", 8)) == ([], 2)
+    # a RESET that forgot none
+    assert after_reset(transfer("drain", 7), before=()) == ([(1104, 0, 0, -1)], 0)
+    # an ended id is forgotten as well
+    assert after_reset(transfer("drain", 7), before=[("reserve", 7), ("drain", 7)]) == ([], 1)
+
+
+def test_ids_from_after_a_reset_are_known():
+    again = [transfer("reserve", 9, 3), transfer("drain", 9)]
+    assert after_reset(*again) == ([], 0)
+    assert after_reset(*again, transfer("drain", 9)) == ([(1104, 0, 0, -1)], 0)
+    # and one from before may be used again
+    assert after_reset(transfer("reserve", 7, 3), transfer("drain", 7)) == ([], 0)
+
+
+# transfer-reused
+
+
+def test_a_load_or_send_may_follow_its_reserve():
+    reserve = transfer("reserve", 7, 3)
+    load = transfer("load", 7, 3, request=9)
+    send = transfer("send-pending", 7, 3, request=9)
+    assert told(reserve, load) == []
+    assert told(reserve, send) == []
+    assert told(reserve, reserve) == [(1107, 0, 0, -1)]
+    assert told(reserve, load, load) == [(1107, 0, 9, -1)]
+    assert told(reserve, load, send) == [(1107, 0, 9, -1)]
+    assert told(load, reserve) == [(1107, 0, 0, -1)]
+    assert told(reserve, transfer("drain", 7), load) == [(1107, 0, 9, -1)]
+    # a cancelled one waits for its DRAIN
+    assert told(reserve, transfer("cancel", 7), load) == [(1107, 0, 9, -1)]
+
+
+def test_an_event_with_a_used_id_has_no_effect():
+    # block 10 is out of the pool, and request 1 has 5 in column 1
+    reused = transfer("load", 7, 10, request=1, first=4)
+    started = [*admit(1, [3, 5]), transfer("send-pending", 7, 3, request=1)]
+    assert told(*started, reused) == [(1107, 0, 1, -1)]
+    fresh = transfer("load", 8, 10, request=1, first=4)
+    assert told(*started, fresh) == [(201, 0, 1, 0), (1105, 0, 1, 4)]
+
+
+def test_the_latest_ended_ids_are_remembered():
+    events = []
+    for id_ in range(1, MOST_ENDED + 2):
+        events += [transfer("reserve", id_, 3), transfer("drain", id_)]
+    assert told(*events, transfer("reserve", 2, 3)) == [(1107, 0, 0, -1)]
+    assert told(*events, transfer("reserve", 1, 3)) == []
+
+
+# ids out of the pool
+
+
+def test_ids_out_of_the_pool_are_found_and_pin_nothing():
+    assert told(transfer("reserve", 7, 3, 10)) == [(201, 0, 0, 1)]
+    assert told(transfer("load", 7, -1, 3, request=4)) == [(201, 0, 4, 0)]
+    assert told(transfer("send-pending", 7, 10, request=4)) == [(201, 0, 4, 0)]
+    load = transfer("load", 7, 3, request=4)
+    assert told(load, transfer("load-failed", 7, 3, 10)) == [(201, 0, 0, 1)]
+    assert told(load, transfer("load-failed", 7, 3, 9)) == []
+
+
+def test_failed_blocks_are_of_the_transfers_group():
+    pools = [pool(), pool(id=1, num_blocks=20)]
+    groups = [group(), group(id=1, pool=1)]
+    load = event("load", 4, 1, value=7, blocks=[15])
+    failed = transfer("load-failed", 7, 15, 20)
+    assert told(load, failed, groups=groups, pools=pools) == [(201, 1, 0, 1)]
+
+
+# pinned-rebound
+
+
+@pytest.mark.parametrize(
+    ("pin", "rebound"),
+    [
+        (transfer("send-pending", 7, 3, request=1), True),
+        (transfer("load", 7, 3, request=1), True),
+        (transfer("load", 7, 3, request=2), False),
+        (transfer("reserve", 7, 3, request=1), True),
+        (transfer("reserve", 7, 3, request=2), False),
+        # whose it is is not known
+        (transfer("reserve", 7, 3), False),
+    ],
+)
+def test_new_blocks_are_not_pinned_for_somebody_else(pin, rebound):
+    # request 1 has block 3 and leaves; request 2 gets it as new, or as what others wrote
+    pinned = [*admit(1, [3], first=4), pin, event("finish", 1)]
+    expected = [(1103, 0, 2, 0)] if rebound else []
+    assert told(*pinned, *admit(2, [3])) == expected
+    assert told(*pinned, transfer("cancel", 7), *admit(2, [3])) == expected
+    assert told(*pinned, transfer("drain", 7), *admit(2, [3])) == []
+    assert told(*pinned, *admit(2, [3], first=4)) == []
+
+
+def test_pinned_and_owned():
+    pinned = [*admit(1, [3]), transfer("send-pending", 7, 3, request=1)]
+    assert told(*pinned, *admit(2, [7, 3])) == [(601, 0, 2, 1), (1103, 0, 2, 1)]
+    # one finding, however many pin it
+    again = transfer("send-pending", 8, 3, request=1)
+    assert told(*pinned, again, event("finish", 1), *admit(2, [3])) == [(1103, 0, 2, 0)]
+
+
+def test_a_load_names_what_its_reserve_held():
+    # block 5 was reserved and is not loaded: the LOAD pins what it names
+    held = [*admit(1, [3, 5], first=8), transfer("reserve", 7, 3, 5, request=1)]
+    load, gone = transfer("load", 7, 3, request=1), event("finish", 1)
+    assert told(*held, gone, *admit(2, [5])) == [(1103, 0, 2, 0)]
+    assert told(*held, load, gone, *admit(2, [5])) == []
+    assert told(*held, load, gone, *admit(2, [3])) == [(1103, 0, 2, 0)]
+
+
+def test_reserve_and_load_hand_their_blocks_out():
+    # a window of 8, request 1 at [10, 11]: column 0 may be passed; it is freed without a finding
+    def freed(tokens, drafts, *events):
+        first = begin(1, admit(1, [3, 5, 2]), [scheduled(1, tokens, 0, drafts)])
+        second = begin(2, [*events, event("copy", 0, 0, blocks=[9, 3])], [])
+        fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
+        return codes(first, end(1), second, **fields)
+
+    assert freed(11, 1) == [(1204, 0, 1, -1)]
+    assert freed(11, 1, transfer("reserve", 7, 3)) == []
+    assert freed(11, 1, transfer("load", 7, 3, request=9)) == []
+    assert freed(11, 1, transfer("send-pending", 7, 3, request=9)) == [(1204, 0, 1, -1)]
+    assert freed(10, 1, transfer("reserve", 7, 3)) == [(1204, 0, 1, -1)]
+
+
+# transfer-misplaced
+
+
+@pytest.mark.parametrize(
+    ("blocks", "first", "expected"),
+    [
+        ([3, 5], 0, []),
+        ([3, 6], 0, [(1105, 0, 1, 4)]),
+        ([6, 7], 0, [(1105, 0, 1, 0)]),
+        ([5], 4, []),
+        # a position inside a block stands for its column
+        ([5], 7, []),
+        ([5], 3, [(1105, 0, 1, 0)]),
+        # behind the last column
+        ([3, 5, 6], 0, [(1105, 0, 1, 8)]),
+        ([], 0, []),
+    ],
+)
+def test_a_load_fills_what_its_request_has(blocks, first, expected):
+    load = transfer("load", 7, *blocks, request=1, first=first)
+    assert told(*admit(1, [3, 5]), load) == expected
+
+
+@pytest.mark.parametrize(
+    ("blocks", "first", "low", "expected"),
+    [
+        ([3, 5], 0, 8, []),
+        ([3, 6], 0, 8, [(1105, 0, 1, 4)]),
+        # column 1 does not count as computed
+        ([3, 6], 0, 7, []),
+        ([6, 7], 0, 7, [(1105, 0, 1, 0)]),
+        ([6], 4, 8, [(1105, 0, 1, 4)]),
+        # behind the last column, nothing is bound
+        ([3, 5, 6], 0, 8, []),
+    ],
+)
+def test_a_load_before_its_request(blocks, first, low, expected):
+    load = transfer("load", 7, *blocks, request=1, first=first)
+    admission = admit(1, [3, 5], first=low)
+    assert told(load, *admission) == expected
+    assert codes(begin(1, [load], []), end(1), begin(2, admission, [])) == expected
+    # told in an OUTCOME
+    early = outcome(1, events=[load])
+    assert codes(begin(1, [], []), early, end(1), begin(2, admission, [])) == expected
+
+
+def test_early_loads_that_are_not_judged():
+    load, admission = transfer("load", 7, 6, request=1), admit(1, [3, 5], first=8)
+    for kind, expected in [
+        ("load-done", [(1105, 0, 1, 0)]),
+        ("cancel", [(1105, 0, 1, 0)]),
+        ("load-failed", []),
+        ("drain", []),
+    ]:
+        assert told(load, transfer(kind, 7), *admission) == expected
+        assert told(load, *admission, transfer(kind, 7)) == expected
+    assert told(load, *admission, event("finish", 1)) == []
+    # never admitted again
+    assert told(*admit(1, [3]), event("finish", 1), load) == []
+    reserve = transfer("reserve", 7, 6, request=1)
+    assert told(reserve, *admission) == []
+    assert told(reserve, load, *admission) == [(1105, 0, 1, 0)]
+
+
+def test_an_early_load_and_blocks_that_are_known():
+    # request 4 wrote block 3: request 1 may have come upon it
+    load, admission = transfer("load", 7, 6, request=1), admit(1, [3, 5], first=8)
+    wrote = [*admit(4, [3]), event("finish", 4)]
+    assert told(load, *wrote, *admission) == []
+    assert told(load, *admission) == [(1105, 0, 1, 0)]
+    # the null block and ids out of the pool are found as what they are
+    assert told(load, *admit(1, [0, 5], first=8)) == [(202, 0, 1, 0)]
+    assert told(load, *admit(1, [10, 5], first=8)) == [(201, 0, 1, 0)]
+
+
+def test_a_send_reads_what_its_request_has():
+    def sent(*blocks):
+        return told(*admit(1, [3, 5]), transfer("send-pending", 7, *blocks, request=1))
+
+    assert sent(5, 3) == []
+    assert sent(5, 6) == [(1105, 0, 1, -1)]
+    assert sent(6, 7) == [(1105, 0, 1, -1)]
+    assert told(transfer("send-pending", 7, 6, request=1)) == []
+
+
+# read-while-loading
+
+
+def test_reads_of_what_is_being_filled():
+    load = transfer("load", 7, 3)
+    assert read_at(1, [3, 5], load) == [(1101, 0, 1, 0), (1102, 0, 1, 0)]
+    assert read_at(4, [3, 5], load) == [(1101, 0, 1, 0)]
+    assert read_at(4, [3, 5], transfer("reserve", 7, 3)) == []
+    assert read_at(4, [3, 5], transfer("send-pending", 7, 3)) == []
+    assert read_at(4, [3, 5], transfer("reserve", 7, 3), load) == [(1101, 0, 1, 0)]
+    assert read_at(4, [3, 5], load, transfer("cancel", 7)) == [(1101, 0, 1, 0)]
+    assert read_at(4, [3, 5], load, transfer("load-done", 7)) == []
+    # column 1 is written from 4 on, and not read before
+    second = transfer("load", 7, 5)
+    assert read_at(4, [3, 5], second) == [(1102, 0, 1, 4)]
+    assert read_at(8, [3, 5, 6], second) == [(1101, 0, 1, 4)]
+    # one for the row and group
+    assert read_at(8, [3, 5, 6], transfer("load", 7, 3, 5)) == [(1101, 0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "expected"),
+    [
+        # at 10 position 3 is needed, at 11 column 0 is not
+        (WINDOW, 10, [(1101, 0, 1, 3)]),
+        (WINDOW, 11, []),
+        ({**WINDOW, "sink": 2}, 11, [(1101, 0, 1, 0)]),
+        ({"kind": "chunked", "window": 8}, 7, [(1101, 0, 1, 0)]),
+        ({"kind": "chunked", "window": 8}, 8, []),
+    ],
+)
+def test_what_a_window_has_passed_may_be_filled(kind, start, expected):
+    assert read_at(start, [3, 5, 2, 6], transfer("load", 7, 3), kind=kind) == expected
+
+
+# write-while-pinned
+
+
+@pytest.mark.parametrize(
+    ("kind", "forbidden"), [("load", True), ("send-pending", True), ("reserve", False)]
+)
+def test_writes_into_what_is_pinned(kind, forbidden):
+    # request 1 is at 5 in column 1 (block 5) and writes up to `tokens` more
+    def written(block, tokens, *events):
+        row = admit(1, [3, 5, 6], first=5)
+        rows = [scheduled(1, tokens, 5)]
+        return codes(begin(1, [*row, transfer(kind, 7, block), *events], rows))
+
+    expected = [(1102, 0, 1, 4)] if forbidden else []
+    assert written(5, 1) == expected
+    assert written(5, 1, transfer("cancel", 7)) == expected
+    assert written(5, 1, transfer("drain", 7)) == []
+    assert written(3, 1) == []
+    assert written(6, 3) == []
+    assert written(6, 4) == ([(1102, 0, 1, 8)] if forbidden else [])
+    # one for the request and group
+    assert written(5, 4, transfer("send-pending", 8, 6)) == [
+        (1102, 0, 1, 4 if forbidden else 8),
+    ]
+
+
+# failed-load-used
+
+
+def failed(*blocks):
+    return [transfer("load", 7, *blocks), transfer("load-failed", 7, *blocks)]
+
+
+def used_at(start, blocks, *events, rows=(), more=(), kind=None, flags=0):
+    """Request 9 runs one token at `start`; the findings of the schedule alone."""
+    own = [*admit(9, list(blocks), first=start), *more, *events]
+    first = begin(1, own, [scheduled(9, 1, start), *rows])
+    return codes(first, groups=[group(**(kind or {}))], flags=flags)
+
+
+def test_tokens_that_a_failed_load_left_empty():
+    assert used_at(4, [3, 5], *failed(3)) == [(1106, 0, 9, 0)]
+    assert used_at(4, [3, 5], *failed(5)) == []
+    assert used_at(5, [3, 5], *failed(5)) == [(1106, 0, 9, 4)]
+    assert used_at(8, [3, 5, 6], *failed(5, 3)) == [(1106, 0, 9, 0)]
+    assert used_at(8, [3, 5, 6], *failed(7)) == []
+    # what the event names, whatever the LOAD named
+    named = [transfer("load", 7, 3), transfer("load-failed", 7, 5)]
+    assert used_at(8, [3, 5, 6], *named) == [(1106, 0, 9, 4)]
+
+
+def test_a_failed_block_that_was_loaded_again():
+    again = transfer("load", 8, 3)
+    assert used_at(4, [3, 5], *failed(3), again, transfer("load-done", 8)) == []
+    assert used_at(4, [3, 5], *failed(3), again, transfer("send-done", 8)) == [(1106, 0, 9, 0)]
+
+
+def test_a_failed_block_that_is_new():
+    assert used_at(4, [3, 5], *failed(3), more=admit(2, [3])) == [(1106, 0, 9, 0)]
+    events = [*failed(3), *admit(2, [3])]
+    assert used_at(4, [3, 5], *events) == []
+
+
+def test_a_failed_load_and_the_count():
+    # the scheduler took the tokens back: the frontier is 0 when the row is judged
+    ran = [begin(1, admit(1, [3, 5]), [scheduled(1, 6, 0)]), end(1)]
+    lost = outcome(1, events=failed(3))
+
+    def counted(tokens):
+        second = begin(2, [], [scheduled(1, 1, tokens)])
+        return codes(*ran, lost, second, flags=CONNECTOR)
+
+    assert counted(6) == [(1106, 0, 1, 0)]
+    assert counted(1) == [(1106, 0, 1, 0)]
+    assert counted(0) == []
+
+
+def test_another_row_writes_it_in_this_step():
+    reader, writer = admit(9, [3, 5], first=4), admit(2, [3])
+    rows = [scheduled(9, 1, 4), scheduled(2, 2, 0)]
+    for order in (rows, rows[::-1]):
+        both = begin(1, [*reader, *writer, *failed(3)], order)
+        assert codes(both) == []
+    # from its second token on
+    late = [scheduled(9, 1, 4), scheduled(2, 2, 1)]
+    both = begin(1, [*reader, *admit(2, [3], first=1), *failed(3)], late)
+    assert (1106, 0, 9, 0) in codes(both)
+
+
+@pytest.mark.parametrize(("flags", "expected"), [(0, []), (1, [(1106, 0, 9, 0)])])
+def test_a_step_that_ended_has_written_it(flags, expected):
+    events = [*admit(9, [3, 5], first=4), *admit(2, [3]), *failed(3)]
+    first = [begin(1, events, [scheduled(2, 2, 0)]), end(1, flags=flags)]
+    assert codes(*first, begin(2, [], [scheduled(9, 1, 4)])) == expected
+
+
+def test_a_step_that_began_in_the_middle_has_not():
+    events = [*admit(9, [3, 5], first=4), *admit(2, [3], first=1), *failed(3)]
+    first = [begin(1, events, [scheduled(2, 2, 1)]), end(1)]
+    assert (1106, 0, 9, 0) in codes(*first, begin(2, [], [scheduled(9, 1, 4)]))
+
+
+def test_a_window_has_passed_what_failed():
+    blocks = [3, 5, 2, 6]
+    assert used_at(10, blocks, *failed(3), kind=WINDOW) == [(1106, 0, 9, 0)]
+    assert used_at(11, blocks, *failed(3), kind=WINDOW) == []
+
+
+def test_a_block_that_was_appended_after_the_load_failed():
+    first = begin(1, [*admit(1, [3]), *failed(5)], [])
+    second = begin(2, [append(1, 5)], [scheduled(1, 6, 0)])
+    third = begin(3, [], [scheduled(1, 1, 6)])
+    assert codes(first, end(1), second, end(2), third) == []
