@@ -29,6 +29,8 @@ class Entry:
     given_away: bool = False
     # the step in which this claim was made as a prefix hit; None: it was not
     hit_in: int | None = None
+    # it was a hit because a last token is computed again
+    recomputed_hit: bool = False
     # what this binding made of the block, where it was bound as fresh
     content: BlockContent | None = None
 
@@ -171,6 +173,8 @@ class Account:
         self.fresh_in: dict[tuple[int, int], int] = {}
         # (pool, block) -> (group, column) that its content belongs to; not there: not known
         self.homes: dict[tuple[int, int], tuple[int, int]] = {}
+        # (pool, block) whose home was ever known, whatever has ended that since
+        self.ever_homed: set[tuple[int, int]] = set()
         # the prefix hits of the open step's BEGIN, in the record's order
         self.hits_made: list[Hit] = []
         # (pool, block) -> what it holds; not there: not known, and without a home
@@ -198,6 +202,10 @@ class Account:
         request.first, request.known_count = first, event.count
         request.knowledge.tokens = list(event.tokens)
         self.requests[key] = request
+
+    def set_home(self, place: tuple[int, int], home: tuple[int, int]) -> None:
+        self.homes[place] = home
+        self.ever_homed.add(place)
 
     def end_claim(self, request: Request, group: Group, column: int) -> None:
         """The claim of a column ends, for whatever reason; judging.md, Content: what stays."""

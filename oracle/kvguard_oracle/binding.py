@@ -118,11 +118,12 @@ def judge_binding(
         return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
         return Entry(block, claims=True), [BLOCK_REPEATED]
-    if (column + 1) * group.block_size <= request.low or is_recomputed_hit(
-        account, step, request, group, block
-    ):
+    if (column + 1) * group.block_size <= request.low:
         forget_unclaimed(account, group, block)
         return Entry(block, claims=True, hit_in=step), []
+    if is_recomputed_hit(account, step, request, group, block):
+        forget_unclaimed(account, group, block)
+        return Entry(block, claims=True, hit_in=step, recomputed_hit=True), []
     return judge_fresh(account, step, request, group, block)
 
 
@@ -171,7 +172,7 @@ def judge_fresh(
         codes.append(PINNED_REBOUND)
     account.fresh_in[pool.index, block] = step
     column = len(request.rows[group.index])
-    account.homes[pool.index, block] = (group.index, column)
+    account.set_home((pool.index, block), (group.index, column))
     content = BlockContent((column + 1) * group.block_size, binder=request.key)
     account.contents[pool.index, block] = content
     account.lost_content.discard((pool.index, block))

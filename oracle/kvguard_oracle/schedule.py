@@ -13,7 +13,7 @@ from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Scheduled
 from kvguard_oracle.transfer_rules import judge_pinned_writes
 from kvguard_oracle.windows import expire
-from kvguard_oracle.written import written_columns
+from kvguard_oracle.written import writers_columns
 
 CAPACITY_SHORT = 204
 TWO_WRITERS = 603
@@ -99,7 +99,7 @@ def judge_writers(
 ) -> list[Finding]:
     findings = []
     row = request.rows[group.index]
-    for column in written_columns(group, row, scheduled):
+    for column in writers_columns(group, row, scheduled, step.number):
         place = (group.pool.index, row[column].block)
         if step.writers.get(place, request.key) != request.key:
             findings.append(

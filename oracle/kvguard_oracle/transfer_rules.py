@@ -12,7 +12,7 @@ from kvguard_oracle.records import Event
 from kvguard_oracle.transfers import ANNOUNCING, LOAD, Transfer
 from kvguard_oracle.view import KnownRow, View
 from kvguard_oracle.windows import end_passed_claims, is_needed, read_position
-from kvguard_oracle.written import writes_from_its_first_token, written_columns
+from kvguard_oracle.written import writers_columns, writes_from_its_first_token
 
 READ_WHILE_LOADING = 1101
 WRITE_WHILE_PINNED = 1102
@@ -117,7 +117,7 @@ def judge_late_load(account: Account, step: int, load: Transfer, request: Reques
         if column >= len(row) or (column + 1) * group.block_size > request.low:
             continue
         entry = row[column]
-        if not entry.claims or (group.pool.index, entry.block) in account.homes:
+        if not entry.claims or (group.pool.index, entry.block) in account.ever_homed:
             continue
         if entry.block != block:
             return [misplaced(step, load, request, column * group.block_size)]
@@ -153,7 +153,7 @@ def bring_content(account: Account, load: Transfer, index: int) -> None:
     request = account.requests.get(load.request)
     if request is not None:
         content.kept = request.knowledge.up_to(content.end)
-    account.homes[place] = (load.group.index, column)
+    account.set_home(place, (load.group.index, column))
     account.contents[place] = content
 
 
@@ -165,7 +165,7 @@ def judge_pinned_writes(
 ) -> list[Finding]:
     """write-while-pinned: one for the request and group."""
     row = request.rows[group.index]
-    for column in written_columns(group, row, scheduled):
+    for column in writers_columns(group, row, scheduled, step):
         block = row[column].block
         if account.transfers.sending(group, block) or account.transfers.loading(group, block):
             position = column * group.block_size

@@ -14,6 +14,17 @@ def written_columns(group: Group, row: list[Entry], scheduled: ScheduledRequest)
     return [column for column in range(first, min(last + 1, len(row))) if row[column].claims]
 
 
+def writers_columns(
+    group: Group, row: list[Entry], scheduled: ScheduledRequest, step: int
+) -> list[int]:
+    """For 0603 and 1102: not one that is a hit (of this step) for a last token computed again."""
+    return [
+        column
+        for column in written_columns(group, row, scheduled)
+        if not (row[column].recomputed_hit and row[column].hit_in == step)
+    ]
+
+
 def columns_from_their_first_token(
     group: Group, row: list[Entry], scheduled: ScheduledRequest
 ) -> list[int]:

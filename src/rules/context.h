@@ -110,6 +110,10 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
                         bool* gap_event);
 step::Status JudgeOutcome(Context& context, const step::OutcomeView& outcome, uint64_t for_step,
                           bool* lost);
+// The last token of a shared block, computed again in the step that admits its request: it is
+// written with what it holds.
+bool IsRecomputed(const Context& context, const mirror::Request& request,
+                  const geometry::Group& group, int64_t column);
 // Ownership of what this step's schedule writes, one request.
 void JudgeWriters(Context& context, const mirror::Request& request);
 // Frees, transfers, zeroing and copies. Findings of ids out of the pool.

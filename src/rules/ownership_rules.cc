@@ -18,6 +18,14 @@ uint32_t OwnershipGrade(const Context& context) {
 
 }  // namespace
 
+bool IsRecomputed(const Context& context, const mirror::Request& request, const Group& group,
+                  int64_t column) {
+  const mirror::Row& row = request.rows[group.id];
+  const bool hit = row.hit_step == context.step && column >= row.hit_first && column < row.hit_end;
+  return hit && request.admitted_step == context.step && request.start_low == request.known - 1 &&
+         (column + 1) * group.block_size <= request.known;
+}
+
 void JudgeFreshOwner(Context& context, const mirror::Request& request, const Group& group,
                      int64_t column, int64_t block) {
   if (context.layout().forgets) {
@@ -46,14 +54,7 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
           !context.mirror->IsClaimed(request, group, column)) {
         continue;
       }
-      // The last token of a shared block, computed again: it is written with what it holds.
-      const mirror::Row& row = request.rows[group.id];
-      const bool hit =
-          row.hit_step == context.step && column >= row.hit_first && column < row.hit_end;
-      if (hit && request.admitted_step == context.step && request.start_low == request.known - 1 &&
-          (column + 1) * group.block_size <= request.known) {
-        continue;
-      }
+      if (IsRecomputed(context, request, group, column)) continue;
       mirror::Block& b = context.mirror->TouchBlock(group, block);
       if (b.write_step == context.step && b.writer != 0 && b.writer != request.key) {
         kvguard_finding& finding = Emit(context, kTwoWriters, OwnershipGrade(context));

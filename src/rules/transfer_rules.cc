@@ -247,7 +247,8 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||
-          !context.mirror->IsClaimed(request, group, column)) {
+          !context.mirror->IsClaimed(request, group, column) ||
+          IsRecomputed(context, request, group, column)) {
         continue;
       }
       const mirror::Block& b = context.mirror->BlockOf(group, block);

@@ -306,6 +306,17 @@ def test_a_hit_whose_last_token_is_computed_again():
     assert again(7, OTHER[:8], before=[GONE]) == []
 
 
+def test_a_last_token_that_is_computed_again_is_no_second_writer():
+    def both(first, tokens=1):
+        """Request 1 writes 0..7 in this step; request 9 has its blocks, of 8 known tokens."""
+        events = [*admit(1, [3, 5], count=8), *admit(9, [3, 5, 6], first=first, count=8)]
+        return codes(begin(1, events, [scheduled(1, 8, 0), scheduled(9, tokens, first)]))
+
+    assert both(7) == []
+    # two are computed again: column 1 is new
+    assert both(6, 2) == [(601, 0, 9, 1), (603, 0, 9, 4)]
+
+
 def test_only_in_the_record_that_admits():
     first = begin(2, told(9, [3], TOKENS[:8], first=7), [])
     later = begin(3, [append(9, 5)], [scheduled(9, 1, 7)])

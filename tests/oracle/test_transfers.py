@@ -291,6 +291,24 @@ def test_an_early_load_and_blocks_that_are_known():
     assert told(load, *admit(1, [10, 5], first=8)) == [(201, 0, 1, 0)]
 
 
+def test_an_early_load_and_a_block_whose_home_a_hit_forgot():
+    # with a connector, request 1's hit of block 3, which nobody has, ends what is known of it
+    load, admission = transfer("load", 7, 6, request=1), admit(1, [3, 5], first=8)
+
+    def connected(*records):
+        return codes(*records, flags=CONNECTOR)
+
+    wrote = begin(1, [*admit(4, [3]), event("finish", 4)], [])
+    loaded = begin(1, [transfer("load", 8, 3, request=9), transfer("load-done", 8)], [])
+    late = begin(2, [load, *admission], [])
+    assert connected(wrote, end(1), late) == []
+    assert connected(loaded, end(1), late) == []
+    # its home was never known, or a RESET forgot it
+    misplaced = [(1105, 0, 1, 0)]
+    assert connected(begin(1, [], []), end(1), late) == misplaced
+    assert connected(wrote, end(1), reset(), late) == misplaced
+
+
 def test_a_send_reads_what_its_request_has():
     def sent(*blocks):
         return told(*admit(1, [3, 5]), transfer("send-pending", 7, *blocks, request=1))
