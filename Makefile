@@ -13,7 +13,7 @@ demo:  ## Replay recorded runs of a real engine, plant five faults, show each ca
 demo-vllm:  ## The same live: guard a real vLLM engine on this CPU
 	@scripts/demo_vllm.sh
 
-test:  ## Tier 1: build, lint, unit tests, the slice on a real engine; what CI runs
+test:  ## Tier 1: build, lint, unit tests, the slice on a real engine, core against oracle; what CI runs
 	@command -v python3 >/dev/null || scripts/setup.sh >/dev/null
 	@scripts/tier.py test
 

@@ -23,7 +23,7 @@ inline Ran RunCommand(const std::string& arguments, const std::string& environme
   const tools::TestFolder folder;
   const std::string line = environment + " '" + KVGUARD_COMMAND + "' " + arguments + " >'" +
                            (folder / "out") + "' 2>'" + (folder / "err") + "' </dev/null";
-  const int status = std::system(line.c_str());
+  const int status = std::system(line.c_str());  // NOLINT(cert-env33-c): what a shell would run
   Ran ran;
   ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   ran.out = tools::ReadBytes(folder / "out");

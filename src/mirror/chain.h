@@ -40,10 +40,8 @@ class Chain {
   const ChainState& state() const { return s_; }
   void set_state(ChainState state) { s_ = std::move(state); }
 
-  // Some token is known, or a token was promised that must not be missed.
+  // Some token was told.
   bool active() const { return s_.active; }
-  int64_t size() const { return s_.size; }
-  void Activate() { s_.active = true; }
   // Nothing more will be learnt: what is known stays.
   void Close() { s_.closed = true; }
 

@@ -107,6 +107,7 @@ void Mirror::ExpireWindows(Request* request, uint64_t step) {
 }
 
 void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
+  if (BlockOf(group, block).claims == 0) return;  // nobody to search for
   for (Request& request : requests_) {
     if (request.key == 0) continue;
     for (const geometry::Group& other : layout_->groups) {
@@ -117,8 +118,7 @@ void Mirror::Lapse(const geometry::Group& group, int64_t block, uint64_t step) {
           continue;
         request.maybe_stale = true;
         const Row& row = request.rows[other.id];
-        const bool hit = row.hit_step == step && column >= row.hit_first && column < row.hit_end;
-        if (hit || other.Needs(column, request.frontier.valid_high)) continue;
+        if (row.IsHitOf(step, column) || other.Needs(column, request.frontier.valid_high)) continue;
         GiveBack(request, other, column, step);
         request.rows[other.id].claimed_in[static_cast<size_t>(column)] = kLapsed;
       }
@@ -175,8 +175,7 @@ void Mirror::GiveBack(const Request& request, const geometry::Group& group, int6
   Block& b = TouchBlock(group, block);
   if (b.claims > 0) --b.claims;
   const Row& row = request.rows[group.id];
-  const bool hit = row.hit_step == step && column >= row.hit_first && column < row.hit_end;
-  if (hit && b.hit_step == step && b.hit_claims > 0) --b.hit_claims;
+  if (row.IsHitOf(step, column) && b.hit_step == step && b.hit_claims > 0) --b.hit_claims;
   if (b.owner == request.key) {
     const int64_t end = (column + 1) * group.block_size;
     b.written = b.written || end <= std::max(request.filled, request.frontier.valid_high);

@@ -32,6 +32,9 @@ struct Row {
   uint64_t hit_step = 0;
   int64_t hit_first = 0;
   int64_t hit_end = 0;
+  bool IsHitOf(uint64_t step, int64_t column) const {
+    return hit_step == step && column >= hit_first && column < hit_end;
+  }
   // Groups that forget, by column: the step that the block was bound in, with kNoClaim, or kLapsed.
   std::vector<uint64_t> claimed_in;
   int64_t expired = 0;       // ... columns before this one, sinks aside, are claimed no more

@@ -4,6 +4,7 @@
 #ifndef KVGUARD_SRC_MIRROR_TRANSFERS_H_
 #define KVGUARD_SRC_MIRROR_TRANSFERS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -58,6 +59,14 @@ class Transfers {
 
   std::deque<Unplaced>& unplaced() { return unplaced_; }
   const std::deque<Unplaced>& unplaced() const { return unplaced_; }
+
+  // The request ended before it was admitted: its loads are compared with nothing.
+  void DropUnplaced(uint64_t request) {
+    unplaced_.erase(
+        std::remove_if(unplaced_.begin(), unplaced_.end(),
+                       [request](const Unplaced& u) { return u.load.request == request; }),
+        unplaced_.end());
+  }
 
   // A RESET forgot transfers: their ends may still be told.
   bool forgot() const { return forgot_; }

@@ -141,6 +141,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       const uint32_t index = mirror.Find(event.request);
       if (index == kNoRequest) {
         ++context.counters->ignored;
+        mirror.transfers().DropUnplaced(event.request);
       } else {
         mirror.Release(index, context.step);
       }

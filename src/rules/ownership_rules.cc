@@ -20,9 +20,8 @@ uint32_t OwnershipGrade(const Context& context) {
 
 bool IsRecomputed(const Context& context, const mirror::Request& request, const Group& group,
                   int64_t column) {
-  const mirror::Row& row = request.rows[group.id];
-  const bool hit = row.hit_step == context.step && column >= row.hit_first && column < row.hit_end;
-  return hit && request.admitted_step == context.step && request.start_low == request.known - 1 &&
+  return request.rows[group.id].IsHitOf(context.step, column) &&
+         request.admitted_step == context.step && request.start_low == request.known - 1 &&
          (column + 1) * group.block_size <= request.known;
 }
 
