@@ -674,7 +674,7 @@ typedef struct kvguard_outcome {
   uint32_t flags;
   const kvguard_outcome_row* rows;
   uint64_t num_rows;
-  /* results of transfers */
+  /* results: of transfers, ZERO_DONE, COPY_DONE */
   const kvguard_event* events;
   uint64_t num_events;
 } kvguard_outcome;
@@ -963,7 +963,9 @@ typedef enum kvguard_action {
 } kvguard_action;
 
 /* Receives an incident (a trace file's bytes: snapshot, records since, findings) once, at the first
- * violation. Called on the feeding thread; must not call the guard. */
+ * violation. The snapshot holds no names of content: what blocks held before it is not known to who
+ * replays the incident, so that a finding of family content may be missing there. Called on the
+ * feeding thread; must not call the guard. */
 typedef void (*kvguard_incident_fn)(void* context, const void* bytes, size_t num_bytes);
 
 /* All zero is the default: raise, no latch, built-in bounds. */
