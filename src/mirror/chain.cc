@@ -2,6 +2,7 @@
 #include "mirror/chain.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "kvguard/kvguard.h"
 
@@ -18,25 +19,30 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-uint64_t Chain::DomainAt(int64_t position) const {
-  uint64_t marks = 1;  // a sum: a position's marks are a set, in no order
-  for (size_t i = 0; i < s_.domains.size(); ++i) {
-    const Domain& domain = s_.domains[i];
-    const auto covers = [position](const Domain& d) {
-      return position >= d.first && position - d.first < d.count;
-    };
+void Chain::FindMarks(int64_t position) {
+  marks_.clear();
+  marks_until_ = INT64_MAX;
+  for (const Domain& domain : s_.domains) {
+    const int64_t end =
+        domain.count > INT64_MAX - domain.first ? INT64_MAX : domain.first + domain.count;
+    if (position < domain.first) marks_until_ = std::min(marks_until_, domain.first);
+    if (position < domain.first || position >= end) continue;
+    marks_until_ = std::min(marks_until_, end);
     const bool whole = domain.kind == KVGUARD_DOMAIN_LORA || domain.kind == KVGUARD_DOMAIN_SALT;
-    const auto marks_the_same = [&](const Domain& d) {
-      return covers(d) && d.kind == domain.kind && d.value == domain.value &&
-             (whole || d.first == domain.first);
-    };
-    const auto before = s_.domains.begin() + static_cast<ptrdiff_t>(i);
-    if (!covers(domain) || std::any_of(s_.domains.begin(), before, marks_the_same)) continue;
-    uint64_t mark = Mix(Mix(1, domain.kind), static_cast<uint64_t>(domain.value));
-    if (!whole) mark = Mix(mark, static_cast<uint64_t>(position - domain.first));
-    marks += mark;
+    const Mark mark = {Mix(Mix(1, domain.kind), static_cast<uint64_t>(domain.value)),
+                       whole ? kEverywhere : domain.first};
+    if (std::find(marks_.begin(), marks_.end(), mark) == marks_.end()) marks_.push_back(mark);
   }
-  return marks;
+}
+
+uint64_t Chain::DomainAt(int64_t position) {
+  if (position >= marks_until_) FindMarks(position);
+  uint64_t sum = 1;  // a sum: a position's marks are a set, in no order
+  for (const Mark& mark : marks_) {
+    sum += mark.first == kEverywhere ? mark.hash
+                                     : Mix(mark.hash, static_cast<uint64_t>(position - mark.first));
+  }
+  return sum;
 }
 
 void Chain::Append(int64_t first, const int64_t* tokens, uint64_t count, int64_t unit) {

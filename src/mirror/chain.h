@@ -38,7 +38,10 @@ struct ChainState {
 class Chain {
  public:
   const ChainState& state() const { return s_; }
-  void set_state(ChainState state) { s_ = std::move(state); }
+  void set_state(ChainState state) {
+    s_ = std::move(state);
+    marks_until_ = 0;
+  }
 
   // Some token was told.
   bool active() const { return s_.active; }
@@ -50,6 +53,7 @@ class Chain {
       Forget();
     } else {
       s_.domains.push_back(domain);
+      marks_until_ = 0;
     }
   }
   // Tokens from position `first` on. Such as do not continue the known ones end what is known.
@@ -68,9 +72,21 @@ class Chain {
   }
 
  private:
-  uint64_t DomainAt(int64_t position) const;
+  // What marks a position. first: where the domain begins, from which a place in it is counted.
+  struct Mark {
+    uint64_t hash = 0;
+    int64_t first = 0;
+    bool operator==(const Mark&) const = default;
+  };
+  static constexpr int64_t kEverywhere = -1;  // the place does not count
+
+  uint64_t DomainAt(int64_t position);
+  void FindMarks(int64_t position);
 
   ChainState s_;
+  // The marks of every position up to marks_until_, from the one they were last found for on.
+  std::vector<Mark> marks_;
+  int64_t marks_until_ = 0;
 };
 
 }  // namespace kvguard::mirror

@@ -28,7 +28,9 @@ void Mirror::Reset() {
   transfers_.Reset();
   zeroing_.NewStep();
   copying_.NewStep();
-  num_loading_ = num_out_ = num_lost_ = 0;
+  num_loading_ = num_out_ = 0;
+  lost_.clear();
+  lost_claim_ = false;
   requests_.clear();
   free_.clear();
   map_.Clear();
@@ -251,6 +253,14 @@ void Mirror::ContentWritten(const Request& request) {
   }
 }
 
+bool Mirror::AnyLostClaimed() {
+  if (!lost_claim_) return false;
+  lost_claim_ = std::any_of(lost_.begin(), lost_.end(), [this](const auto& lost) {
+    return blocks_[lost.first].At(static_cast<size_t>(lost.second)).claims > 0;
+  });
+  return lost_claim_;
+}
+
 void Mirror::NoteSampled(Request* request, uint64_t step) {
   constexpr size_t kMostSteps = 16;  // more than any engine has in flight
   if (request->sampled_at.size() == kMostSteps)
@@ -269,7 +279,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     Frontier& f = request.frontier;
     if (!forward) continue;
     if (request.chain.active()) NoteSampled(&request, step);
-    if (num_lost_ > 0) ContentWritten(request);
+    if (!lost_.empty()) ContentWritten(request);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "geometry/layout.h"
@@ -259,16 +261,25 @@ class Mirror {
   Announced& copying() { return copying_; }
   // Adds or ends the pins of a transfer. Ids outside the pool pin nothing.
   void Pin(const Transfer& transfer, int by);
-  // Whether any block is pinned by a load or a send, or has lost its content.
+  // Whether any block is pinned by a load or a send.
   bool AnyLoading() const { return num_loading_ > 0; }
   bool AnyPinned() const { return num_loading_ > 0 || num_out_ > 0; }
-  bool AnyLost() const { return num_lost_ > 0; }
   void SetLost(const geometry::Group& group, int64_t block, bool lost) {
     Block& b = TouchBlock(group, block);
     if (b.lost == lost) return;
     b.lost = lost;
-    num_lost_ += lost ? 1 : -1;
+    if (lost) {
+      lost_.emplace(group.pool, block);
+      lost_claim_ = true;
+    } else {
+      lost_.erase({group.pool, block});
+    }
   }
+  // A hit on a block that has lost its content.
+  void NoteLostClaim() { lost_claim_ = true; }
+  // Whether any claim is left to a block that has lost its content. Such blocks may lie in the free
+  // pool for hours: they are looked through only after one of them was claimed.
+  bool AnyLostClaimed();
   // A live request with a claim to the block for which `want` holds: the one with the smallest key.
   // want(request, group, column). Searches: for rare events only.
   template <typename Want>
@@ -377,7 +388,8 @@ class Mirror {
   Announced copying_;
   int64_t num_loading_ = 0;  // pins of loads, of sends, and blocks without content
   int64_t num_out_ = 0;
-  int64_t num_lost_ = 0;
+  std::set<std::pair<uint32_t, int64_t>> lost_;  // pool, block
+  bool lost_claim_ = false;                      // whether any of them may be claimed
   std::vector<Request> requests_;
   std::vector<uint32_t> free_;
   KeyMap map_;

@@ -471,7 +471,8 @@ step::Status Mirror::Restore(std::string_view bytes) {
       }
     }
   }
-  for (BlockStore& pool : fresh.blocks_) {
+  for (uint32_t p = 0; p < fresh.blocks_.size(); ++p) {
+    BlockStore& pool = fresh.blocks_[p];
     uint32_t used = 0;
     if (!reader.Count(&used, 63)) return damaged();
     for (uint32_t i = 0; i < used; ++i) {
@@ -494,7 +495,10 @@ step::Status Mirror::Restore(std::string_view bytes) {
       block.bound = (filled & 1) != 0;
       block.written = (filled & 2) != 0;
       block.ever_home = (filled & 4) != 0;
-      fresh.num_lost_ += lost;
+      if (block.lost) {
+        fresh.lost_.emplace(p, index);
+        fresh.lost_claim_ = true;
+      }
     }
   }
   if (!fresh.OwnersHoldTheirBlocks()) return damaged();

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -85,37 +87,65 @@ class Transfers {
   bool forgot_ = false;
 };
 
-// What the worker announced for the open step, by pool, and did not say it had done.
+// What the worker announced for the open step and did not say it had done. Found by block, however
+// many there are.
 class Announced {
  public:
   struct Entry {
     uint32_t group = 0;
+    uint32_t pool = 0;
     int64_t block = 0;   // the target, of a copy
     int64_t source = 0;  // of a copy
     bool done = false;
   };
 
-  void Add(const Entry& entry) { entries_.push_back(entry); }
+  void Add(const Entry& entry) {
+    at_.emplace(Key{entry.pool, entry.block}, entries_.size());
+    entries_.push_back(entry);
+    ++num_open_;
+  }
   // Says that it was done, however often it was announced.
-  void Done(uint32_t group, int64_t block, int64_t source) {
-    for (Entry& entry : entries_) {
-      if (entry.group == group && entry.block == block && entry.source == source) entry.done = true;
+  void Done(const Entry& what) {
+    const auto [first, last] = at_.equal_range(Key{what.pool, what.block});
+    for (auto it = first; it != last;) {
+      Entry& entry = entries_[it->second];
+      if (entry.group != what.group || entry.source != what.source) {
+        ++it;
+        continue;
+      }
+      entry.done = true;
+      --num_open_;
+      it = at_.erase(it);
     }
   }
   const std::vector<Entry>& entries() const { return entries_; }
+  // Whether some entry of the block is not done.
+  bool IsOpen(uint32_t pool, int64_t block) const { return at_.count(Key{pool, block}) != 0; }
   // Whether this engine ever says DONE: else nothing is known about it.
   bool says_done() const { return says_done_; }
   void set_says_done(bool says) { says_done_ = says; }
-  bool AnyOpen() const {
-    for (const Entry& entry : entries_) {
-      if (!entry.done) return says_done_;
-    }
-    return false;
+  bool AnyOpen() const { return says_done_ && num_open_ > 0; }
+  void NewStep() {
+    entries_.clear();
+    at_.clear();
+    num_open_ = 0;
   }
-  void NewStep() { entries_.clear(); }
 
  private:
+  struct Key {
+    uint32_t pool = 0;
+    int64_t block = 0;  // any number: ids out of the pool are announced too
+    bool operator==(const Key&) const = default;
+  };
+  struct HashOfKey {
+    size_t operator()(const Key& key) const {
+      return std::hash<uint64_t>()(static_cast<uint64_t>(key.block) ^ uint64_t{key.pool} << 48);
+    }
+  };
+
   std::vector<Entry> entries_;
+  std::unordered_multimap<Key, size_t, HashOfKey> at_;  // entries that are not done
+  size_t num_open_ = 0;
   bool says_done_ = false;
 };
 

@@ -21,11 +21,18 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
 // The last token of a prompt is computed again although its KV is there: its slot is rewritten with
 // what it holds (mrv2.md 6.2, trap 10).
 bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
-                     int64_t column, const mirror::Block& block) {
-  return request.admitted_step == context.step && request.frontier.valid_low == request.known - 1 &&
-         (column + 1) * group.block_size <= request.known && block.home != 0 &&
-         mirror::Mirror::EarlierClaims(block, context.step) > 0 &&
-         mirror::Mirror::IsAtHome(block, group.id, column);
+                     int64_t column, int64_t block, const mirror::Block& b) {
+  if (request.admitted_step != context.step || request.frontier.valid_low != request.known - 1 ||
+      (column + 1) * group.block_size > request.known ||
+      mirror::Mirror::EarlierClaims(b, context.step) == 0) {
+    return false;
+  }
+  if (b.home != 0) return mirror::Mirror::IsAtHome(b, group.id, column);
+  // A connector may have filled it unsaid: whoever holds it here says where it belongs.
+  const auto here = [&](const Request&, const Group& other, int64_t at) {
+    return other.id == group.id && at == column;
+  };
+  return context.mirror->FindClaim(group, block, here) != kNoRequest;
 }
 
 // *stamp: of the row's blocks, or 0 while they have none.
@@ -64,10 +71,12 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   if (*stamp != 0 && b.stamp == *stamp) {
     emit(kBlockRepeated);
     ++b.claims;  // keeps the count of claims equal to the row entries
-  } else if (IsHit(request, group, column) || IsRecomputedHit(context, request, group, column, b)) {
+  } else if (IsHit(request, group, column) ||
+             IsRecomputedHit(context, request, group, column, block, b)) {
     // A connector may have filled a block that nobody claims, without saying so.
     if (b.claims == 0 && context.layout().Has(KVGUARD_ENGINE_CONNECTOR))
       mirror::Mirror::ForgetContent(&b);
+    if (b.lost) mirror.NoteLostClaim();
     mirror::Mirror::ClaimHit(&b, context.step);
     mirror.hits().push_back({request.key, group.id, column});
     mirror::Row& row = request.rows[group.id];

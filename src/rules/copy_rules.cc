@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Family copy: what the worker zeroes and copies before the forward.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "rules/context.h"
 
@@ -47,17 +49,31 @@ void JudgeUse(Context& context, const Announced& announced, uint32_t code, const
   for (int64_t column = 0; column < end; ++column) {
     if (!group.Needs(column, row.start)) continue;
     const int64_t block = mirror.BlockAt(request, group, column);
-    const bool open = std::any_of(
-        announced.entries().begin(), announced.entries().end(), [&](const Announced::Entry& e) {
-          return !e.done && e.block == block && context.layout().groups[e.group].pool == group.pool;
-        });
-    if (!open) continue;
+    if (!announced.IsOpen(group.pool, block)) continue;
     kvguard_finding& finding = EmitRow(context, code, b, group.id);
     finding.pos = column * group.block_size;
     if (column >= group.SinkColumns())
       finding.pos = std::max(finding.pos, group.FirstNeeded(row.start));
     SetValues(finding, KVGUARD_NONE, block);
     return;
+  }
+}
+
+// A block that is zeroed before it is copied from.
+void JudgeSources(Context& context) {
+  const auto& zeroing = context.mirror->zeroing().entries();
+  const auto& copying = context.mirror->copying().entries();
+  if (zeroing.empty() || copying.empty()) return;
+  std::vector<std::pair<uint32_t, int64_t>> zeroed;
+  zeroed.reserve(zeroing.size());
+  for (const Announced::Entry& zero : zeroing) zeroed.emplace_back(zero.pool, zero.block);
+  std::sort(zeroed.begin(), zeroed.end());
+  for (const Announced::Entry& copy : copying) {
+    if (!std::binary_search(zeroed.begin(), zeroed.end(), std::pair(copy.pool, copy.source)))
+      continue;
+    kvguard_finding& finding = Emit(context, kCopySourceZeroed);
+    finding.group = copy.group;
+    SetValues(finding, KVGUARD_NONE, copy.source);
   }
 }
 
@@ -74,11 +90,12 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
   for (uint64_t i = 0; i < event.num_blocks; i += pairs ? 2 : 1) {
     const int64_t source = pairs ? event.blocks[i] : KVGUARD_NONE;
     const int64_t block = pairs ? event.blocks[i + 1] : event.blocks[i];
+    const Announced::Entry entry = {event.group, group.pool, block, source, done};
     if (done) {
-      announced.Done(event.group, block, source);
+      announced.Done(entry);
       continue;
     }
-    announced.Add({event.group, block, source, false});
+    announced.Add(entry);
     if (pairs && mirror.InPool(group, block)) JudgeTarget(context, event, block);
   }
   context.coverage->Add(event.group, 0, 0, KVGUARD_FAMILY_COPY, event.num_blocks);
@@ -115,17 +132,7 @@ void JudgeZeroing(Context& context) {
     finding.pos = position;
     SetValues(finding, KVGUARD_NONE, entry.block);
   }
-  for (const Announced::Entry& copy : context.mirror->copying().entries()) {
-    const bool zeroed =
-        std::any_of(zeroing.begin(), zeroing.end(), [&](const Announced::Entry& zero) {
-          return zero.block == copy.source && context.layout().groups[zero.group].pool ==
-                                                  context.layout().groups[copy.group].pool;
-        });
-    if (!zeroed) continue;
-    kvguard_finding& finding = Emit(context, kCopySourceZeroed);
-    finding.group = copy.group;
-    SetValues(finding, KVGUARD_NONE, copy.source);
-  }
+  JudgeSources(context);
 }
 
 void JudgeUseBeforeDone(Context& context) {

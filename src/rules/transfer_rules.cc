@@ -265,7 +265,7 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
 
 void JudgeLost(Context& context) {
   mirror::Mirror& mirror = *context.mirror;
-  if (!mirror.AnyLost()) return;
+  if (!mirror.AnyLostClaimed()) return;
   const auto rewritten = [&](const Group& group, int64_t block) {
     for (const uint32_t index : mirror.scheduled()) {
       const Request& writer = mirror.at(index);

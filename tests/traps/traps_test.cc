@@ -255,6 +255,27 @@ TEST(Trap10LastToken, IsWrittenAgainIntoASharedBlock) {
     EXPECT_EQ(finding.grade, static_cast<uint32_t>(KVGUARD_GRADE_SUSPICION));
 }
 
+// The same of a block that a connector filled unsaid: where it belongs, its holder says.
+TEST(Trap10LastToken, IsWrittenAgainIntoABlockThatAConnectorFilled) {
+  Scenario s(Engine(KVGUARD_ENGINE_CONNECTOR));
+  s.Admit("a", {{1, 2, 3}}).Schedule("a", 8).Step();
+  s.Finish("a").Admit("b", {{1, 2, 4}}, 8).Tokens({1, 2, 3, 4, 5, 6, 7, 8, 9}).Schedule("b", 1);
+  s.Step();
+  s.Admit("c", {{1, 2}}, 7).Tokens({1, 2, 3, 4, 5, 6, 7, 8}).Schedule("c", 1).Step();
+  ExpectClean(s);
+}
+
+// ... and a fault all the same where nobody holds it in that column.
+TEST(Trap10LastToken, InABlockOfAnotherColumnIsAFault) {
+  Scenario s(Engine(KVGUARD_ENGINE_CONNECTOR));
+  s.Admit("a", {{2, 1, 3}}).Schedule("a", 8).Step();
+  s.Finish("a").Admit("b", {{2, 1, 4}}, 8).Tokens({1, 2, 3, 4, 5, 6, 7, 8, 9}).Schedule("b", 1);
+  s.Step();
+  s.Admit("c", {{7, 2}}, 7).Tokens({9, 9, 9, 9, 5, 6, 7, 8}).Schedule("c", 1).Step();
+  EXPECT_NE(s.Report(), "");
+  EXPECT_EQ(s.verdict().suspicions > 0, true);
+}
+
 TEST(Trap11LoadFailed, TheCountGoesBackAndBlocksAreWrittenAgain) {
   Scenario s(Engine(KVGUARD_ENGINE_CONNECTOR));
   s.Admit("a", {{1, 2, 3, 4}}, 12).Schedule("a", 2).Step();
