@@ -146,8 +146,19 @@ def is_recomputed_hit(
         request.admitted_in == step
         and request.first == request.low == request.known_count - 1
         and (column + 1) * group.block_size <= request.known_count
-        and account.homes.get((group.pool.index, block)) == (group.index, column)
+        and belongs_here(account, group, column, block)
         and is_owned(account, group, block, step)
+    )
+
+
+def belongs_here(account: Account, group: Group, column: int, block: int) -> bool:
+    """Line 4: the block's home or, only where that is not known, where a live request has it."""
+    home = account.homes.get((group.pool.index, block))
+    if home is not None:
+        return home == (group.index, column)
+    rows = [request.rows[group.index] for request in account.requests.values()]
+    return any(
+        row[column].claims and row[column].block == block for row in rows if column < len(row)
     )
 
 

@@ -8,6 +8,7 @@ docs/judging.md, Content (home) and Frees.
 import pytest
 from scenario import (
     ASYNC,
+    CONNECTOR,
     admit,
     append,
     begin,
@@ -114,6 +115,56 @@ def test_a_home_is_in_a_group():
     # ids of two pools are two blocks
     apart = {"groups": [group(), group(id=1, pool=1)], "pools": [pool(), pool(id=1)]}
     assert codes(*wrote, begin(2, admit(2, [5], [3], first=4), []), **apart) == []
+
+
+# the last known token is computed again, in a block that is held (BEGIN, line 4)
+
+
+def computed_again(*before, row=(7, 5), **fields):
+    """Step 3 admits request 9: 8 tokens known, 7 computed, column 1 ends with the last of them."""
+    return codes(*before, begin(3, admit(9, list(row), first=7, count=8), []), **fields)
+
+
+def hits(row, first, *before):
+    """Step 2: request 2 comes upon what it has, and stays."""
+    return [begin(2, [*before, *admit(2, row, first=first)], []), end(2)]
+
+
+@pytest.mark.parametrize("home", [[3, 5], [5, 3]])
+def test_a_holder_says_where_a_forgotten_home_was(home):
+    # request 1 wrote 5 and left; with a connector, request 2's hit of what nobody has forgets that
+    wrote = [begin(1, [*admit(1, home), event("finish", 1)], []), end(1)]
+    connected = {"flags": CONNECTOR}
+    assert computed_again(*wrote, *hits([8, 5], 8), **connected) == []
+    # 5 is held, but in column 0 or 2
+    assert computed_again(*wrote, *hits([5], 4), **connected) == [(601, 0, 9, 1)]
+    assert computed_again(*wrote, *hits([8, 6, 5], 12), **connected) == [(601, 0, 9, 1)]
+    # one of two holders has it in column 1
+    both = hits([5], 4, *admit(3, [8, 5], first=8))
+    assert computed_again(*wrote, *both, **connected) == []
+    # nobody has it any more: it may as well be new
+    left = [begin(2, [*admit(2, [5], first=4), event("finish", 2)], []), end(2)]
+    assert computed_again(*wrote, *left, **connected) == []
+
+
+def test_a_holder_says_where_a_home_that_was_never_known_is():
+    assert computed_again(*hits([8, 5], 8)) == []
+    assert computed_again(*hits([5], 4)) == [(601, 0, 9, 1)]
+    # the same column of another group of the pool
+    fields, rows = TWO_GROUPS, admit(2, [8], [6, 5], first=8)
+    held = [begin(2, rows, []), end(2)]
+    assert computed_again(*held, **fields) == [(601, 0, 9, 1)]
+
+
+@pytest.mark.parametrize("flags", [0, CONNECTOR])
+def test_a_known_home_asks_no_holder(flags):
+    # 5 is at home in column 0 of request 1, which is live: a wrong hit in column 1 moves nothing
+    wrote = [begin(1, admit(1, [5, 3]), []), end(1)]
+    wrong = [(601, 0, 9, 1), (804, 0, 2, 1)]
+    assert computed_again(*wrote, *hits([8, 5], 8), flags=flags) == wrong
+    # at home in column 1: no matter that column 0 of request 2 has it
+    wrote = [begin(1, admit(1, [3, 5]), []), end(1)]
+    assert computed_again(*wrote, *hits([5], 4), flags=flags) == [(804, 0, 2, 0)]
 
 
 @pytest.mark.parametrize(
