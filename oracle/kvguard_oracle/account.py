@@ -175,10 +175,14 @@ class Account:
         self.homes: dict[tuple[int, int], tuple[int, int]] = {}
         # (pool, block) whose home was ever known, whatever has ended that since
         self.ever_homed: set[tuple[int, int]] = set()
+        # the requests that the record just read has admitted so far
+        self.admitted_now: set[int] = set()
         # the prefix hits of the open step's BEGIN, in the record's order
         self.hits_made: list[Hit] = []
         # (pool, block) -> what it holds; not there: not known, and without a home
         self.contents: dict[tuple[int, int], BlockContent] = {}
+        # (pool, block) -> its last fresh binding, whose claim may have ended
+        self.fresh_entries: dict[tuple[int, int], Entry] = {}
         # (pool, block) that were freed and that nothing has claimed since
         self.freed: set[tuple[int, int]] = set()
         # (pool, block) that a failed load has left without content
@@ -202,6 +206,7 @@ class Account:
         request.first, request.known_count = first, event.count
         request.knowledge.tokens = list(event.tokens)
         self.requests[key] = request
+        self.admitted_now.add(key)
 
     def set_home(self, place: tuple[int, int], home: tuple[int, int]) -> None:
         self.homes[place] = home
@@ -257,6 +262,11 @@ class Account:
 
     def is_fresh_in(self, step: int, pool: Pool, block: int) -> bool:
         return self.fresh_in.get((pool.index, block)) == step
+
+    def is_claimed_by_its_binder(self, pool: Pool, block: int) -> bool:
+        """The request that bound it as fresh still claims it, whatever was loaded since."""
+        entry = self.fresh_entries.get((pool.index, block))
+        return entry is not None and entry.claims
 
     def held_by_another(self, pool: Pool, block: int, request: int) -> bool:
         return any(key != request for key, _ in self.entries(pool, block))

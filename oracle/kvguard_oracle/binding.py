@@ -187,7 +187,9 @@ def judge_fresh(
     content = BlockContent((column + 1) * group.block_size, binder=request.key)
     account.contents[pool.index, block] = content
     account.lost_content.discard((pool.index, block))
-    return Entry(block, claims=True, content=content), codes
+    entry = Entry(block, claims=True, content=content)
+    account.fresh_entries[pool.index, block] = entry
+    return entry, codes
 
 
 def is_pinned_against(account: Account, request: Request, group: Group, block: int) -> bool:

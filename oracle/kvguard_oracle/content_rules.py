@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvguard_oracle.account import Account, Hit, OpenStep, Request
+from kvguard_oracle.account import Account, Hit, OpenStep
 from kvguard_oracle.content import BlockContent, Content
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 
@@ -41,7 +41,7 @@ def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int
         content = content_at(account, hit, end)
         if content is None:
             continue
-        code, assumed = judge_hit(account, step, hit.request, end, content)
+        code, assumed = judge_hit(account, step, hit, end, content)
         assumptions += assumed
         if code is None:
             continue
@@ -70,18 +70,18 @@ def content_at(account: Account, hit: Hit, end: int) -> BlockContent | None:
 
 
 def judge_hit(
-    account: Account, step: OpenStep, reader: Request, end: int, content: BlockContent
+    account: Account, step: OpenStep, hit: Hit, end: int, content: BlockContent
 ) -> tuple[int | None, int]:
     """The code, if any, and 1 where the reader said what the block holds."""
     written = content.loaded or content.nobody
     if not written and not is_filled(account, step, content):
         return CONTENT_UNWRITTEN, 0
-    read = reader.knowledge.up_to(end)
+    read = hit.request.knowledge.up_to(end)
     if read is None:
         return None, 0
     held = content_of(account, content)
-    if held is None and content.binder is not None:
-        # the binder's tokens, whatever they are
+    if held is None and account.is_claimed_by_its_binder(hit.group.pool, hit.entry.block):
+        # the binder has what it has, or has loaded: no reader says it
         return None, 0
     if held is None:
         content.kept = read

@@ -183,6 +183,7 @@ class Judge:
             self.bindings_lost = True
 
     def apply_events(self, number: int, events: list[Event]) -> None:
+        self.account.admitted_now = set()
         for event in events:
             if is_ignored(self.account, event):
                 self.result.ignored += 1

@@ -146,12 +146,15 @@ def end_transfer(account: Account, step: int, event: Event, transfer: Transfer) 
 
 
 def bring_content(account: Account, load: Transfer, index: int) -> None:
-    """judging.md, Content: a LOAD was done into blocks[index]."""
+    """judging.md, Content: a LOAD was done into blocks[index].
+
+    The tokens of an ADMIT of the same record are not known yet.
+    """
     column = load.column(index)
     place = (load.group.pool.index, load.blocks[index])
     content = BlockContent((column + 1) * load.group.block_size, loaded=True)
     request = account.requests.get(load.request)
-    if request is not None:
+    if request is not None and request.key not in account.admitted_now:
         content.kept = request.knowledge.up_to(content.end)
     account.set_home(place, (load.group.index, column))
     account.contents[place] = content

@@ -55,9 +55,8 @@ def earlier_claims(
 
 
 def is_owned(account: Account, group: Group, block: int, step: int) -> bool:
-    """Binding, line 5: a claim is left that may not have been passed."""
-    claims = earlier_claims(account, group.pool, block, step)
-    return any(is_needed(part, column, request.high) for request, part, column in claims)
+    """Binding, lines 4 and 5. Only a fresh binding (5) has ended what may have been passed."""
+    return bool(earlier_claims(account, group.pool, block, step))
 
 
 def end_passed_claims(account: Account, pool: Pool, block: int, step: int) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a block's content belongs, and what is freed, each beside its nearest legal neighbour.
+"""Where a block's content belongs, what loads bring, what is freed: beside the nearest legal.
 
 Blocks hold 4 tokens, the pool has blocks 0..9, block 0 is null (scenario.py). Numbers by hand from
-docs/judging.md, Content (home) and Frees.
+docs/judging.md, Content and Frees.
 """
 
 import pytest
@@ -18,6 +18,7 @@ from scenario import (
     geometry,
     group,
     judge,
+    outcome,
     pool,
     scheduled,
     transfer,
@@ -168,6 +169,28 @@ def test_a_known_home_asks_no_holder(flags):
 
 
 @pytest.mark.parametrize(
+    ("tokens", "drafts", "a_hit"),
+    [
+        # [13, 14]: column 1 is needed at both; [14, 15]: at 14 alone; 15: not any more
+        (14, 1, True),
+        (15, 1, True),
+        (15, 0, False),
+    ],
+)
+def test_what_a_window_may_have_passed_is_still_held_there(tokens, drafts, a_hit):
+    fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
+    held = begin(1, admit(1, [3, 5, 2, 6]), [scheduled(1, tokens, 0, drafts)])
+    # who has block 5, which request 9 comes upon: what is bound as fresh may be copied into
+    copied = event("copy", 0, 0, blocks=[8, 5])
+    again = begin(2, [*admit(9, [7, 5], first=7, count=8), copied], [])
+    assert codes(held, end(1), again, **fields) == ([(1204, 0, 1, -1)] if a_hit else [])
+    # 9 tokens known: column 1 is new, and ends the claim if it may have been passed
+    new = begin(2, [*admit(9, [7, 5], first=7, count=9), copied], [])
+    passed = codes(held, end(1), new, **fields)
+    assert passed == ([(601, 0, 9, 1)] if tokens == 14 else [])
+
+
+@pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
         (4, "load-done", []),
@@ -193,6 +216,76 @@ def test_a_reserve_brings_no_content():
     events = [*admit(1, [3]), event("finish", 1)]
     reserve = [transfer("reserve", 7, 3, request=9, first=4), transfer("load-done", 7)]
     assert told(*events, *reserve, *admit(2, [3], first=4)) == []
+
+
+# what a load brings, and whose tokens that is
+
+MINE, YOURS, THEIRS = [1, 2, 3, 4], [5, 6, 7, 8], [9, 9, 9, 9]
+MISMATCH = (801, 0, 9, 0)
+
+
+def knowing(key, row, tokens, first=0):
+    """An admission that says its tokens."""
+    events = admit(key, row, first=first)
+    events[0]["tokens"] = list(tokens)
+    return events
+
+
+def reading(step, tokens, key=9):
+    """A prefix hit of block 3."""
+    return [begin(step, knowing(key, [3], tokens, first=4), []), end(step)]
+
+
+def loads(request, last="load-done"):
+    return [transfer("load", 7, 3, request=request), transfer(last, 7)]
+
+
+def found_and_assumed(*records):
+    result = judge(*records)
+    return found(result), result.assumptions
+
+
+WROTE = [begin(1, knowing(1, [3], MINE), [scheduled(1, 4, 0)]), end(1)]
+
+
+@pytest.mark.parametrize("gone", [[], [event("finish", 1)]])
+@pytest.mark.parametrize(("last", "content"), [("load-done", YOURS), ("load-failed", MINE)])
+def test_a_load_decides_whoever_claims_the_block(last, content, gone):
+    # request 2 never has block 3: 1105, and yet it is what was loaded
+    loaded = [begin(2, knowing(2, [], YOURS), []), end(2), begin(3, [*loads(2, last), *gone], [])]
+    before = [*WROTE, *loaded, end(3)]
+    for tokens in (MINE, YOURS, THEIRS):
+        wrong = [] if tokens == content else [MISMATCH]
+        assert found_and_assumed(*before, *reading(4, tokens)) == ([*wrong, (1105, 0, 2, 0)], 0)
+
+
+def test_no_reader_says_what_was_loaded_while_the_binder_is_there():
+    # the load's request is not live: nothing is known of what it brought
+    before = [*WROTE, begin(2, loads(4), []), end(2)]
+    both = [*reading(3, YOURS, key=2), *reading(4, THEIRS)]
+    assert found_and_assumed(*before, *both) == ([], 0)
+    gone = [begin(5, [event("finish", 1)], []), end(5)]
+    assert found_and_assumed(*before, *both, *gone) == ([], 0)
+    # when it has left the first one does
+    again = [*reading(6, YOURS, key=5), *reading(7, THEIRS, key=6)]
+    assert found_and_assumed(*before, *both, *gone, *again) == ([(801, 0, 6, 0)], 1)
+    # bound anew, it is the binder's
+    events = [*loads(4), event("finish", 1), *knowing(2, [3], YOURS)]
+    anew = [*WROTE, begin(2, events, [scheduled(2, 4, 0)]), end(2)]
+    assert found_and_assumed(*anew, *reading(3, THEIRS)) == ([MISMATCH], 0)
+
+
+def test_a_load_does_not_know_what_is_admitted_in_the_record_of_its_end():
+    admitted = knowing(2, [3], YOURS)
+    load, done = loads(2)
+    same = [begin(1, [*admitted, load, done], []), end(1)]
+    later = [begin(1, [*admitted, load], []), end(1), begin(2, [done], []), end(2)]
+    # its request still has the block: no reader says it either
+    assert found_and_assumed(*same, *reading(3, THEIRS)) == ([], 0)
+    assert found_and_assumed(*later, *reading(3, THEIRS)) == ([MISMATCH], 0)
+    # an outcome is another record, of the same step too
+    row = [begin(1, [*admitted, load], []), outcome(1, (2, 0), events=[done]), end(1)]
+    assert found_and_assumed(*row, *reading(3, THEIRS)) == ([MISMATCH], 0)
 
 
 def test_a_window_hits_what_it_needs():

@@ -5,6 +5,7 @@ import copy
 
 import core_bridge
 import pytest
+from hit_streams import draw_hits
 from kvguard_oracle import judge_lines
 from random_streams import draw
 
@@ -24,6 +25,8 @@ TRANSFER_CODES = {702, 703, 1101, 1102, 1103, 1104, 1105, 1106, 1107}
 # without tokens
 HIT_CODES = {803, 804}
 CONTENT_CODES = {801, 802}
+# what they are drawn for happens in one of some hundred
+NUM_HIT_STREAMS = 1000
 # whether these are reached where no block is bound twice hangs on the seeds
 RARE_CODES = {202, 603}
 COPY_CODES = {1201, 1202, 1203, 1204, 1205, 1206}
@@ -36,6 +39,8 @@ needs_library = pytest.mark.skipif(
 def test_the_same_seed_draws_the_same_stream():
     assert draw(5) == draw(5)
     assert draw(5) != draw(6)
+    assert draw_hits(5) == draw_hits(5)
+    assert draw_hits(5) != draw_hits(6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -54,18 +59,35 @@ def test_every_code_is_reached(mode):
     assert reached == expected | HIT_CODES
 
 
+def test_hits_reach_what_a_hit_may_find():
+    reached, assumptions = set(), 0
+    for seed in range(120):
+        result = judge_lines(draw_hits(seed))
+        reached |= {finding.code for finding in result.findings}
+        assumptions += result.assumptions
+    assert reached >= {601, *HIT_CODES, *CONTENT_CODES}
+    assert assumptions > 0
+
+
+def differences(lines):
+    """As far as anything differs: at most 3 sentences."""
+    result = judge_lines(copy.deepcopy(lines))
+    core = core_bridge.judge(lines)
+    found = core_bridge.compare(core, result)
+    for name, ours in (("assumptions", result.assumptions), ("ignored", result.ignored)):
+        if core[name] != ours:
+            found.append(f"{name}: core {core[name]}, oracle {ours}")
+    return found[:3]
+
+
 @needs_library
 @pytest.mark.parametrize("mode", MODES)
 def test_both_judges_agree(mode):
-    different = []
-    for seed in range(NUM_STREAMS[mode]):
-        lines = draw(seed, **MODES[mode])
-        result = judge_lines(copy.deepcopy(lines))
-        core = core_bridge.judge(lines)
-        found = core_bridge.compare(core, result)
-        for name, ours in (("assumptions", result.assumptions), ("ignored", result.ignored)):
-            if core[name] != ours:
-                found.append(f"{name}: core {core[name]}, oracle {ours}")
-        if found:
-            different.append((seed, found[:3]))
-    assert different == []
+    found = {seed: differences(draw(seed, **MODES[mode])) for seed in range(NUM_STREAMS[mode])}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_hits():
+    found = {seed: differences(draw_hits(seed)) for seed in range(NUM_HIT_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
