@@ -557,7 +557,8 @@ typedef struct kvguard_read_table {
   uint64_t columns;
   /* in elements; at least columns */
   uint64_t row_stride;
-  /* lengths of this group where they differ from the plan's (cross attention); else absent */
+  /* lengths of this group where they differ from the plan's (cross attention; context parallel: the
+   * tokens on this rank); else absent */
   kvguard_array seq_lens;
   /* how many columns the engine itself says are live, per row; else absent */
   kvguard_array row_columns;
