@@ -250,7 +250,7 @@ TEST(Command, OneRule) {
     EXPECT_TRUE(Has(ran.out, "slot-mismatch")) << word;
   }
   EXPECT_EQ(json::parse(RunCommand("rules 401 --json").out).at("family"), "slot");
-  ExpectMistake("rules 408", 64, "KV0406 pad-slot-real");
+  ExpectMistake("rules 409", 64, "KV0407 slot-not-local");
   ExpectMistake("rules slot-mismatsh", 64, "KV0401 slot-mismatch");
   ExpectMistake("rules nonsense-of-some-length", 64, "lists them all");
   ExpectMistake("rules KV04011", 64, "no rule");

@@ -118,7 +118,7 @@ def judge_binding(
         return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
         return Entry(block, claims=True), [BLOCK_REPEATED]
-    if (column + 1) * group.block_size <= request.low:
+    if group.end_of(column) <= request.low:
         forget_unclaimed(account, group, block)
         return Entry(block, claims=True, hit_in=step), []
     if is_recomputed_hit(account, step, request, group, block):
@@ -145,7 +145,7 @@ def is_recomputed_hit(
     return (
         request.admitted_in == step
         and request.first == request.low == request.known_count - 1
-        and (column + 1) * group.block_size <= request.known_count
+        and group.end_of(column) <= request.known_count
         and belongs_here(account, group, column, block)
         and is_owned(account, group, block, step)
     )
@@ -184,7 +184,7 @@ def judge_fresh(
     account.fresh_in[pool.index, block] = step
     column = len(request.rows[group.index])
     account.set_home((pool.index, block), (group.index, column))
-    content = BlockContent((column + 1) * group.block_size, binder=request.key)
+    content = BlockContent(group.end_of(column), binder=request.key)
     account.contents[pool.index, block] = content
     account.lost_content.discard((pool.index, block))
     entry = Entry(block, claims=True, content=content)

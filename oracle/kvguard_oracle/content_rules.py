@@ -37,7 +37,7 @@ def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int
     findings: dict[tuple[int, int, int], Finding] = {}
     assumptions = 0
     for hit in standing_hits(account):
-        end = (hit.column + 1) * hit.group.block_size
+        end = hit.group.end_of(hit.column)
         content = content_at(account, hit, end)
         if content is None:
             continue

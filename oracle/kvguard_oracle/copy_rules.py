@@ -98,10 +98,10 @@ def valid_positions(
     request = account.requests[key]
     valid = step.scheduled[key].start_low if key in step.scheduled else request.low
     return [
-        column * part.block_size
+        part.first_of(column)
         for part in account.geometry.groups_of_pool(group.pool)
         for column, entry in enumerate(request.rows[part.index])
-        if entry.claims and entry.block == block and column * part.block_size < valid
+        if entry.claims and entry.block == block and part.first_of(column) < valid
     ]
 
 
@@ -139,7 +139,7 @@ def judge_row(
     # ids belong to the pool
     blocks = [block for other, block in undone if other.pool.index == group.pool.index]
     for column, entry in enumerate(row.request.rows[group.index]):
-        if column * group.block_size > last:
+        if group.first_of(column) > last:
             break
         if not is_needed(group, column, row.start):
             continue

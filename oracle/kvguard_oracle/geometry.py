@@ -47,6 +47,19 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """judging.md, Context parallel: which of a group's positions this rank keeps."""
+
+    ranks: int
+    rank: int
+    interleave: int
+
+
+# a group that is kept whole
+WHOLE = Shard(ranks=1, rank=0, interleave=1)
+
+
+@dataclass(frozen=True)
 class Group:
     index: int
     pool: Pool
@@ -54,32 +67,70 @@ class Group:
     flags: int
     # "block" or "kernel_block": what one entry of a table counts
     table_unit: str
-    block_size: int
+    # slots of one block, on this rank
+    block_slots: int
     kernel_block_size: int
     max_columns: int
     # WINDOW: tokens of the window, kept for ever, kept beyond it; CHUNKED: tokens of a chunk
     window: int
     sink: int
     retained: int
+    shard: Shard
 
     def entries_per_block(self) -> int:
         """m (judging.md, Table): how many table entries show one bound block."""
         if self.table_unit == "block":
             return 1
-        return self.block_size // self.kernel_block_size
+        return self.block_slots // self.kernel_block_size
+
+    # positions and columns
+
+    @property
+    def column_tokens(self) -> int:
+        """How many positions a column stands for, over all ranks."""
+        return self.block_slots * self.shard.ranks
 
     def column_of(self, position: int) -> int:
-        return position // self.block_size
+        return position // self.column_tokens
+
+    def first_of(self, column: int) -> int:
+        """The column's first position."""
+        return column * self.column_tokens
+
+    def end_of(self, column: int) -> int:
+        """The first position behind the column."""
+        return (column + 1) * self.column_tokens
+
+    def columns_for(self, tokens: int) -> int:
+        """How many columns hold positions [0, tokens)."""
+        return -(-tokens // self.column_tokens)
+
+    # slots, on this rank
+
+    def is_local(self, position: int) -> bool:
+        """The position belongs to this rank."""
+        within = position % self.column_tokens
+        return within // self.shard.interleave % self.shard.ranks == self.shard.rank
 
     def slot_in(self, block: int, position: int) -> int:
-        """judging.md, Slot; mrv2.md 3.1: B[p / bs] * bs + p % bs."""
-        return block * self.block_size + position % self.block_size
+        """judging.md, Context parallel; whole: B[p / bs] * bs + p % bs (Slot, mrv2.md 3.1)."""
+        within = position % self.column_tokens
+        stretch = within // (self.shard.interleave * self.shard.ranks)
+        offset = stretch * self.shard.interleave + within % self.shard.interleave
+        return block * self.block_slots + offset
 
     def block_of_slot(self, slot: int) -> int:
-        return slot // self.block_size
+        return slot // self.block_slots
 
     def slot_in_range(self, slot: int) -> bool:
-        return 0 <= slot < self.pool.num_blocks * self.block_size
+        return 0 <= slot < self.pool.num_blocks * self.block_slots
+
+    def local_length(self, tokens: int) -> int:
+        """Of positions [0, tokens), how many this rank keeps."""
+        shard = self.shard
+        whole, rest = divmod(tokens, shard.ranks * shard.interleave)
+        own_rest = min(max(rest - shard.rank * shard.interleave, 0), shard.interleave)
+        return whole * shard.interleave + own_rest
 
     def pad_rows_null(self) -> bool:
         return bool(self.flags & GROUP_PAD_ROWS_NULL)
@@ -125,7 +176,19 @@ def read_pool(line: Line, index: int) -> Pool:
     return Pool(index, number(line, "num_blocks"), number(line, "null_block"))
 
 
-def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
+def read_shard(line: Line) -> Shard:
+    """Of the geometry; a group may still be kept whole."""
+    if number(line, "dcp_size") <= 1:
+        return WHOLE
+    shard = Shard(number(line, "dcp_size"), number(line, "dcp_rank"), number(line, "interleave"))
+    if not 0 <= shard.rank < shard.ranks:
+        raise UnreadableError("dcp_rank is not below dcp_size")
+    if shard.interleave < 1:
+        raise UnreadableError("interleave is at least 1 where dcp_size is greater than 1")
+    return shard
+
+
+def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group:
     if number(line, "id") != index:
         raise UnreadableError(f"group {index} has another id")
     if text(line, "kind") not in (FULL, WINDOW, CHUNKED):
@@ -143,7 +206,6 @@ def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
     if not 0 <= number(line, "pool") < len(pools):
         raise UnreadableError(f"group {index} names a pool that is not there")
     flags = number(line, "flags")
-    # REPLICATED says nothing on one context-parallel rank
     if flags & ~(GROUP_REPLICATED | GROUP_PAD_ROWS_NULL):
         refuse(f"the group flags {flags}")
     group = Group(
@@ -152,22 +214,25 @@ def read_group(line: Line, index: int, pools: list[Pool]) -> Group:
         kind=text(line, "kind"),
         flags=flags,
         table_unit=unit,
-        block_size=number(line, "block_size"),
+        block_slots=number(line, "block_size"),
         kernel_block_size=number(line, "kernel_block_size"),
         max_columns=number(line, "max_columns"),
         window=number(line, "window"),
         sink=number(line, "sink"),
         retained=number(line, "retained"),
+        shard=WHOLE if flags & GROUP_REPLICATED else shard,
     )
     check_sizes(group)
     return group
 
 
 def check_sizes(group: Group) -> None:
-    if group.block_size < 1 or group.kernel_block_size < 1:
+    if group.block_slots < 1 or group.kernel_block_size < 1:
         raise UnreadableError(f"group {group.index} has blocks without tokens")
-    if group.block_size % group.kernel_block_size != 0:
+    if group.block_slots % group.kernel_block_size != 0:
         raise UnreadableError(f"group {group.index}: kernel_block_size does not divide block_size")
+    if group.block_slots % group.shard.interleave != 0:
+        raise UnreadableError(f"group {group.index}: interleave does not divide block_size")
     if group.kind != FULL and group.window < 1:
         raise UnreadableError(f"group {group.index} has a window without tokens")
     if group.kind == CHUNKED and (group.sink or group.retained):
@@ -193,15 +258,17 @@ def read_geometry(line: Line) -> Geometry:
         raise UnreadableError("the first line is not the geometry")
     if line.get("incident"):
         refuse("a stream that starts from a snapshot")
-    if number(line, "dcp_size") > 1 or number(line, "pcp_size") > 1:
-        refuse("context parallelism")
+    if number(line, "pcp_size") > 1:
+        refuse("prefill context parallelism")
+    shard = read_shard(line)
     if number(line, "flags") & ~ENGINE_FLAGS:
         refuse(f"the engine flags {number(line, 'flags')}")
     pool_lines = objects(line, "pools")
     pools = [read_pool(pool, index) for index, pool in enumerate(pool_lines)]
     check_no_aliasing(pool_lines)
     groups = [
-        read_group(group, index, pools) for index, group in enumerate(objects(line, "groups"))
+        read_group(group, index, pools, shard)
+        for index, group in enumerate(objects(line, "groups"))
     ]
     return Geometry(
         flags=number(line, "flags"),

@@ -27,7 +27,7 @@ def judge_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
     """One finding at most: the first column that is read and gone."""
     assert row.start is not None
     for column, entry in enumerate(row.request.rows[group.index]):
-        if column * group.block_size >= row.start:
+        if group.first_of(column) >= row.start:
             break
         if is_needed(group, column, row.start) and is_gone(view.account, group, entry):
             position = read_position(group, column, row.start)

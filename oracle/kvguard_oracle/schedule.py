@@ -88,8 +88,7 @@ def judge_capacity(
     geometry: Geometry, step: int, request: Request, scheduled: ScheduledRequest, group: Group
 ) -> list[Finding]:
     end = tokens_to_hold(geometry, scheduled)
-    columns_needed = -(-end // group.block_size)
-    if len(request.rows[group.index]) >= columns_needed:
+    if len(request.rows[group.index]) >= group.columns_for(end):
         return []
     return [Finding(CAPACITY_SHORT, step, group.index, request.key, end - 1)]
 
@@ -108,7 +107,7 @@ def judge_writers(
                     step.number,
                     group.index,
                     request.key,
-                    column * group.block_size,
+                    group.first_of(column),
                     grade=ownership_grade(account.geometry),
                 )
             )

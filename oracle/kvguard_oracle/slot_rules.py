@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write slots (04xx). judging.md, PLAN, Slot; the address is mrv2.md 3.1 and 3.2."""
+"""Write slots (04xx). judging.md, PLAN, Slot, and Context parallel (0407).
+
+The address is mrv2.md 3.1 and 3.2.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ SLOT_PAD = 403
 SLOT_OUT_OF_RANGE = 404
 SLOT_WRITTEN_TWICE = 405
 PAD_SLOT_REAL = 406
+SLOT_NOT_LOCAL = 407
 
 
 @dataclass
@@ -33,12 +37,15 @@ def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> lis
     for i, index in enumerate(row.tokens):
         position = row.start + i
         block = view.account.bound_block(row.request.key, group, position)
-        wrong = is_wrong(group, position, slots[index], block)
+        wrong = is_wrong(view, group, position, slots[index], block)
         tokens.append(Token(position, slots[index], wrong))
     return tokens
 
 
-def is_wrong(group: Group, position: int, slot: int, block: int | None) -> bool:
+def is_wrong(view: View, group: Group, position: int, slot: int, block: int | None) -> bool:
+    if not group.is_local(position):
+        # another rank's: the pad slot, whatever is bound
+        return slot != view.account.geometry.pad_slot
     if block is None:
         # no column: wrong whatever the slot
         return True
@@ -48,12 +55,14 @@ def is_wrong(group: Group, position: int, slot: int, block: int | None) -> bool:
     return slot != group.slot_in(block, position)
 
 
-def classify(view: View, group: Group, slot: int) -> int:
+def classify(view: View, group: Group, position: int, slot: int) -> int:
     """In which way a wrong slot is wrong."""
     if slot == view.account.geometry.pad_slot:
         return SLOT_PAD
     if not group.slot_in_range(slot):
         return SLOT_OUT_OF_RANGE
+    if not group.is_local(position):
+        return SLOT_NOT_LOCAL
     if group.pool.is_null(group.block_of_slot(slot)):
         return SLOT_NULL_BLOCK
     return SLOT_MISMATCH
@@ -93,7 +102,8 @@ def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) ->
     first: dict[int, int] = {}
     for token in tokens:
         if token.wrong:
-            first.setdefault(classify(view, group, token.slot), token.position)
+            code = classify(view, group, token.position, token.slot)
+            first.setdefault(code, token.position)
     return [view.finding(code, row, position, group.index) for code, position in first.items()]
 
 

@@ -80,7 +80,7 @@ def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
     for index, block in enumerate(load.blocks):
         column = load.column(index)
         if column >= len(row) or row[column].block != block:
-            return [misplaced(step, load, request, column * load.group.block_size)]
+            return [misplaced(step, load, request, load.group.first_of(column))]
     return []
 
 
@@ -114,13 +114,13 @@ def judge_late_load(account: Account, step: int, load: Transfer, request: Reques
     row = request.rows[group.index]
     for index, block in enumerate(load.blocks):
         column = load.column(index)
-        if column >= len(row) or (column + 1) * group.block_size > request.low:
+        if column >= len(row) or group.end_of(column) > request.low:
             continue
         entry = row[column]
         if not entry.claims or (group.pool.index, entry.block) in account.ever_homed:
             continue
         if entry.block != block:
-            return [misplaced(step, load, request, column * group.block_size)]
+            return [misplaced(step, load, request, group.first_of(column))]
     return []
 
 
@@ -152,7 +152,7 @@ def bring_content(account: Account, load: Transfer, index: int) -> None:
     """
     column = load.column(index)
     place = (load.group.pool.index, load.blocks[index])
-    content = BlockContent((column + 1) * load.group.block_size, loaded=True)
+    content = BlockContent(load.group.end_of(column), loaded=True)
     request = account.requests.get(load.request)
     if request is not None and request.key not in account.admitted_now:
         content.kept = request.knowledge.up_to(content.end)
@@ -171,7 +171,7 @@ def judge_pinned_writes(
     for column in writers_columns(group, row, scheduled, step):
         block = row[column].block
         if account.transfers.sending(group, block) or account.transfers.loading(group, block):
-            position = column * group.block_size
+            position = group.first_of(column)
             return [Finding(WRITE_WHILE_PINNED, step, group.index, request.key, position)]
     return []
 
@@ -190,7 +190,7 @@ def judge_failed_row(
 ) -> list[Finding]:
     request = account.requests[scheduled.row.request]
     for column, entry in enumerate(request.rows[group.index]):
-        position = column * group.block_size
+        position = group.first_of(column)
         if position >= scheduled.start_low:
             break
         # what a window has passed is not read
@@ -221,7 +221,7 @@ def judge_loading_reads(view: View) -> list[Finding]:
 def judge_loading_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
     assert row.start is not None
     for column, entry in enumerate(row.request.rows[group.index]):
-        if column * group.block_size >= row.start:
+        if group.first_of(column) >= row.start:
             break
         if not is_needed(group, column, row.start):
             continue

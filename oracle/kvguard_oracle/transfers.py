@@ -41,7 +41,7 @@ class Transfer:
 
     def column(self, index: int) -> int:
         """The column that blocks[index] is for."""
-        return self.first // self.group.block_size + index
+        return self.group.column_of(self.first) + index
 
 
 @dataclass

@@ -42,7 +42,7 @@ def check_begin(geometry: Geometry, live: set[int], begin: Begin) -> None:
     alive = set(live)
     for event in begin.events:
         check_event(geometry, event)
-        follow_keys(alive, event)
+        follow_keys(live, alive, event)
     for row in begin.scheduled:
         check_scheduled(row)
 
@@ -77,10 +77,13 @@ def check_event(geometry: Geometry, event: Event) -> None:
         require(event.count >= 0, "count is a number of tokens")
 
 
-def follow_keys(alive: set[int], event: Event) -> None:
-    """judging.md, BEGIN: a key that is live already makes the whole record malformed."""
+def follow_keys(live: set[int], alive: set[int], event: Event) -> None:
+    """judging.md, BEGIN: a key that is live when the record comes makes the record malformed.
+
+    Whatever the record does with it before; and so does one that is admitted twice in it.
+    """
     if event.kind == "admit":
-        require(event.request not in alive, "the admitted key is live already")
+        require(event.request not in live | alive, "the admitted key is live already")
         alive.add(event.request)
     if event.kind in ("finish", "preempt"):
         alive.discard(event.request)

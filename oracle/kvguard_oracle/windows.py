@@ -17,19 +17,19 @@ def first_needed(group: Group, at: int) -> int:
 
 
 def in_sink(group: Group, column: int) -> bool:
-    return group.kind == WINDOW and column * group.block_size < group.sink
+    return group.kind == WINDOW and group.first_of(column) < group.sink
 
 
 def is_needed(group: Group, column: int, at: int) -> bool:
     """Full attention needs every column."""
     if group.kind == FULL or in_sink(group, column):
         return True
-    return (column + 1) * group.block_size > first_needed(group, at)
+    return group.end_of(column) > first_needed(group, at)
 
 
 def read_position(group: Group, column: int, start: int) -> int:
     """The first token of the column that a row which starts at `start` reads."""
-    first = column * group.block_size
+    first = group.first_of(column)
     return first if in_sink(group, column) else max(first, first_needed(group, start))
 
 

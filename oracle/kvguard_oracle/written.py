@@ -33,7 +33,7 @@ def columns_from_their_first_token(
         column
         for column in written_columns(group, row, scheduled)
         if scheduled.start_high
-        <= column * group.block_size
+        <= group.first_of(column)
         < scheduled.start_low + scheduled.row.num_tokens
     ]
 

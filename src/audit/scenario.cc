@@ -46,7 +46,7 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.placement = KVGUARD_PLACEMENT_ASSIGNED;
     g.encoding = KVGUARD_READ_TABLE;
     g.table_unit = group.table_unit;
-    g.flags = options_.group_flags;
+    g.flags = options_.group_flags | group.flags;
     g.block_size = group.block_size;
     g.kernel_block_size = group.kernel_block_size;
     g.index_scale = g.token_stride = 1;
@@ -66,7 +66,10 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
   geometry.max_model_len = options_.max_model_len;
   geometry.max_drafts = options_.max_drafts;
   geometry.pad_slot = options_.pad_slot;
-  geometry.num_ranks = 1;
+  geometry.num_ranks = options_.dcp_size;
+  geometry.rank = geometry.dcp_rank = options_.dcp_rank;
+  geometry.dcp_size = options_.dcp_size;
+  geometry.interleave = options_.interleave;
   std::vector<const char*> gaps;
   for (const std::string& name : options_.standing_gaps) gaps.push_back(name.c_str());
   geometry.standing_gaps = gaps.data();
@@ -266,6 +269,19 @@ kvguard_status Scenario::Begin() {
   return status;
 }
 
+// The address formula of kvguard.h, as it stands there.
+int64_t Scenario::SlotOf(const ScenarioGroup& group, const std::vector<int64_t>& blocks,
+                         int64_t position) const {
+  const auto size = static_cast<int64_t>(group.block_size);
+  const int64_t n = IsSharded(group) ? options_.dcp_size : 1;
+  const int64_t interleave = n > 1 ? options_.interleave : size;
+  const auto v = static_cast<size_t>(position / (size * n));
+  const int64_t w = position % (size * n);
+  if (n > 1 && w / interleave % n != options_.dcp_rank) return options_.pad_slot;
+  const int64_t block = v < blocks.size() ? blocks[v] : 0;
+  return block * size + w / (interleave * n) * interleave + w % interleave;
+}
+
 ScenarioPlan Scenario::RightPlan() const {
   ScenarioPlan plan;
   plan.query_start.push_back(0);
@@ -298,10 +314,7 @@ ScenarioPlan Scenario::RightPlan() const {
       row.resize(out.columns, 0);
       out.table.insert(out.table.end(), row.begin(), row.end());
       for (int64_t i = 0; i < s.row.num_tokens; ++i) {
-        const int64_t position = live.computed + i;
-        const auto column = static_cast<size_t>(position / size);
-        const int64_t block = column < live.blocks[g].size() ? live.blocks[g][column] : 0;
-        out.slots.push_back(block * size + position % size);
+        out.slots.push_back(SlotOf(group, live.blocks[g], live.computed + i));
       }
     }
   }

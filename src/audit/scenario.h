@@ -23,6 +23,7 @@ struct ScenarioGroup {
   uint32_t window = 0;
   uint32_t sink = 0;
   uint32_t retained = 0;
+  uint32_t flags = 0;  // besides those of the options
 };
 
 struct ScenarioOptions {
@@ -39,6 +40,9 @@ struct ScenarioOptions {
   uint32_t group_flags = KVGUARD_GROUP_PAD_ROWS_NULL;
   uint32_t action = KVGUARD_ACTION_RAISE;
   uint32_t latch = 0;
+  uint32_t dcp_rank = 0;
+  uint32_t dcp_size = 1;
+  uint32_t interleave = 1;
   bool wide_tables = false;   // int64 instead of int32
   bool narrow_slots = false;  // int32 instead of int64
   std::vector<std::string> standing_gaps;
@@ -158,6 +162,11 @@ class Scenario {
     std::string name;
   };
   Event_& Push(uint32_t kind, uint64_t request);
+  bool IsSharded(const ScenarioGroup& group) const {
+    return options_.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0;
+  }
+  int64_t SlotOf(const ScenarioGroup& group, const std::vector<int64_t>& blocks,
+                 int64_t position) const;
 
   ScenarioOptions options_;
   kvguard_guard* guard_ = nullptr;

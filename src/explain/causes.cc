@@ -40,9 +40,11 @@ int64_t BlockIn(const std::vector<int32_t>& entries, const Group& group, int64_t
   return entry < 0 ? KVGUARD_NONE : entry / per_block;
 }
 
-int64_t SlotIn(const std::vector<int32_t>& entries, const Group& group, int64_t position) {
-  const int64_t block = BlockIn(entries, group, position / group.block_size);
-  return block == KVGUARD_NONE ? KVGUARD_NONE : geometry::SlotOf(block, position, group.block_size);
+int64_t SlotIn(const Case& c, const std::vector<int32_t>& entries, int64_t position,
+               int64_t columns_on = 0) {
+  if (!c.group.IsLocal(position)) return c.context.layout().pad_slot;
+  const int64_t block = BlockIn(entries, c.group, position / c.group.block_size + columns_on);
+  return block == KVGUARD_NONE ? KVGUARD_NONE : c.group.SlotOf(block, position);
 }
 
 // Whether slot_of(i) gives every observed slot of the row, i counting its tokens.
@@ -66,7 +68,7 @@ void SlotRowOf(Case& c) {
     if (other.request == mirror::kNoRequest || other.key == c.row.key) continue;
     const auto& entries = c.context.mirror->at(other.request).rows[c.group.id].entries;
     const auto with = [&](int64_t start) {
-      return Reproduces(c, [&](int64_t i) { return SlotIn(entries, c.group, start + i); });
+      return Reproduces(c, [&](int64_t i) { return SlotIn(c, entries, start + i); });
     };
     if (with(c.row.start) || with(other.start)) Name(c.finding, KVGUARD_CAUSE_ROW_OF, other.key);
   }
@@ -85,7 +87,7 @@ void SlotPreviousStep(Case& c) {
         const auto* entries = EntriesOf(c, row.key);
         return entries == nullptr || row.start == KVGUARD_NONE
                    ? KVGUARD_NONE
-                   : SlotIn(*entries, c.group, row.start + static_cast<int64_t>(token - first));
+                   : SlotIn(c, *entries, row.start + static_cast<int64_t>(token - first));
       }
       first += n;
     }
@@ -100,17 +102,49 @@ void SlotPreviousStep(Case& c) {
 void SlotOffByOneBlock(Case& c) {
   Tried(c.finding, KVGUARD_CAUSE_OFF_BY_ONE_BLOCK);
   for (const int64_t by : {1, -1}) {
-    const bool fits = Reproduces(c, [&](int64_t i) {
-      const int64_t position = c.row.start + i;
-      const int64_t block = BlockIn(c.bound, c.group, position / c.group.block_size + by);
-      return block == KVGUARD_NONE ? KVGUARD_NONE
-                                   : geometry::SlotOf(block, position, c.group.block_size);
-    });
+    const bool fits =
+        Reproduces(c, [&](int64_t i) { return SlotIn(c, c.bound, c.row.start + i, by); });
     if (fits) Name(c.finding, KVGUARD_CAUSE_OFF_BY_ONE_BLOCK, static_cast<uint64_t>(by));
   }
 }
 
+// Of a sharded group: the slots that it has with `k` slots a block of the table (the row's blocks
+// cut into such, where k is smaller), with another rank, or with another interleave.
+bool SharesLike(const Case& c, int64_t k, int64_t ranks, int64_t rank, int64_t interleave) {
+  const int64_t cut = c.group.slots_per_block / k;
+  return Reproduces(c, [&](int64_t i) {
+    const int64_t position = c.row.start + i;
+    const int64_t within = position % (k * ranks);
+    if (within / interleave % ranks != rank) return c.context.layout().pad_slot;
+    const int64_t index = position / (k * ranks);
+    const int64_t block = BlockIn(c.bound, c.group, index / cut);
+    if (block == KVGUARD_NONE) return int64_t{KVGUARD_NONE};
+    return (block * cut + index % cut) * k + within / (interleave * ranks) * interleave +
+           within % interleave;
+  });
+}
+
+void SlotShares(Case& c) {
+  const Group& g = c.group;
+  Tried(c.finding, KVGUARD_CAUSE_BLOCK_SIZE);
+  if (g.kernel_per_block > 1 && SharesLike(c, g.kernel_block_size, g.ranks, g.rank, g.interleave)) {
+    Name(c.finding, KVGUARD_CAUSE_BLOCK_SIZE, static_cast<uint64_t>(g.kernel_block_size));
+  }
+  Tried(c.finding, KVGUARD_CAUSE_OTHER_RANK);
+  for (int64_t rank = 0; rank < g.ranks; ++rank) {
+    if (rank != g.rank && SharesLike(c, g.slots_per_block, g.ranks, rank, g.interleave))
+      Name(c.finding, KVGUARD_CAUSE_OTHER_RANK, static_cast<uint64_t>(rank));
+  }
+  Tried(c.finding, KVGUARD_CAUSE_INTERLEAVE);
+  for (int64_t interleave = 1; interleave <= g.slots_per_block; ++interleave) {
+    if (interleave == g.interleave || g.slots_per_block % interleave != 0) continue;
+    if (SharesLike(c, g.slots_per_block, g.ranks, g.rank, interleave))
+      Name(c.finding, KVGUARD_CAUSE_INTERLEAVE, static_cast<uint64_t>(interleave));
+  }
+}
+
 void SlotBlockSize(Case& c) {
+  if (c.group.IsSharded()) return SlotShares(c);
   Tried(c.finding, KVGUARD_CAUSE_BLOCK_SIZE);
   const int64_t right = c.group.block_size;
   std::vector<int64_t> sizes = {c.group.kernel_block_size, right / 2, right * 2, 16, 32, 64, 128};
@@ -140,7 +174,7 @@ bool StartsElsewhere(const Case& c) {
 // The slots that the plan's own table row and start give: residue behind the bound columns
 // included, as far as the row's length says that attention reads.
 bool FollowsShownRow(const Case& c) {
-  if (!c.view.table.present() || !StartsElsewhere(c)) return false;
+  if (!c.view.table.present() || !StartsElsewhere(c) || c.group.IsSharded()) return false;
   const auto b = static_cast<uint64_t>(c.finding.row);
   const step::Ints shown = c.view.table.Row(b);
   const step::Ints& lens = c.context.plan->seq_lens;
@@ -153,8 +187,9 @@ bool FollowsShownRow(const Case& c) {
     const int64_t entry = position / c.group.TokensPerEntry();
     if (entry >= readable) return int64_t{KVGUARD_NONE};
     const int64_t id = shown[static_cast<uint64_t>(entry)];
-    if (id < 0 || id >= c.group.num_slots / c.group.TokensPerEntry()) return int64_t{KVGUARD_NONE};
-    return id * c.group.TokensPerEntry() + position % c.group.TokensPerEntry();
+    const int64_t per_entry = c.group.SlotsPerEntry();
+    if (id < 0 || id >= c.group.num_slots / per_entry) return int64_t{KVGUARD_NONE};
+    return id * per_entry + position % per_entry;
   });
 }
 
@@ -170,7 +205,7 @@ uint64_t RunsIntoResidueOf(const Case& c) {
     const std::vector<int32_t>& left = it->rows[c.group.id].entries;
     const bool fits = Reproduces(c, [&](int64_t i) {
       const int64_t position = c.row.seen_start + i;
-      return SlotIn(position / c.group.block_size < bound ? c.bound : left, c.group, position);
+      return SlotIn(c, position / c.group.block_size < bound ? c.bound : left, position);
     });
     if (fits) return it->key;
   }
@@ -194,9 +229,9 @@ void SlotFrontier(Case& c) {
   const int64_t columns = static_cast<int64_t>(c.bound.size()) / c.group.EntriesPerBlock();
   for (int64_t column = 0; column < columns; ++column) {
     if (BlockIn(c.bound, c.group, column) != block) continue;
-    const int64_t start = column * c.group.block_size + first % c.group.block_size;
+    const int64_t start = column * c.group.block_size + c.group.WithinColumn(first);
     if (start == c.row.start) continue;
-    if (Reproduces(c, [&](int64_t i) { return SlotIn(c.bound, c.group, start + i); })) {
+    if (Reproduces(c, [&](int64_t i) { return SlotIn(c, c.bound, start + i); })) {
       Name(c.finding,
            start < c.row.start ? KVGUARD_CAUSE_STALE_FRONTIER : KVGUARD_CAUSE_OPTIMISTIC_FRONTIER,
            static_cast<uint64_t>(start));
@@ -243,7 +278,7 @@ void ExplainSlots(Case& c) {
     for (int64_t i = 0; i < c.row.num_tokens; ++i) {
       const int64_t position = c.row.start + i;
       const int64_t slot = c.view.slots[c.row.first_token + static_cast<uint64_t>(i)];
-      if (slot == SlotIn(c.bound, c.group, position)) continue;
+      if (slot == SlotIn(c, c.bound, position)) continue;
       each(position / c.group.block_size, slot < 0 ? KVGUARD_NONE : c.group.BlockOfSlot(slot));
     }
   });
@@ -413,12 +448,13 @@ void NameCauses(Context& context) {
   each([&](kvguard_finding& finding, const RowState& row) {
     const uint32_t family = finding.code / 100;
     const bool table = family == KVGUARD_FAMILY_TABLE;
-    const bool slot = finding.code == rules::kSlotMismatch ||
-                      finding.code == rules::kSlotNullBlock ||
-                      finding.code == rules::kSlotOutOfRange;
-    if (!table && !slot) return;
+    const bool slot =
+        finding.code == rules::kSlotMismatch || finding.code == rules::kSlotNotLocal ||
+        finding.code == rules::kSlotNullBlock || finding.code == rules::kSlotOutOfRange;
+    const bool pad = finding.code == rules::kSlotPad;  // right on the ranks that do not hold it
+    if (!table && !slot && !pad) return;
     for (const step::GroupPlanView& view : plan.groups) {
-      if (view.group->id != finding.group) continue;
+      if (view.group->id != finding.group || (pad && !view.group->IsSharded())) continue;
       Case c{context, finding, *view.group,
              view,    row,     context.mirror->at(row.request).rows[view.group->id].entries};
       table ? ExplainTable(c) : ExplainSlots(c);

@@ -66,6 +66,10 @@ std::string CauseSentence(const kvguard_finding& finding, const NameOf& name_of)
           " The values are those of position %llu, ahead of the right one: the count was not taken "
           "back.",
           arg);
+    case KVGUARD_CAUSE_OTHER_RANK:
+      return Sprintf(" The values are exactly those of rank %llu.", arg);
+    case KVGUARD_CAUSE_INTERLEAVE:
+      return Sprintf(" The values come out with an interleave of %llu.", arg);
     case KVGUARD_CAUSE_LOST_APPEND:
       return Sprintf(" The row is right up to column %llu: the last append did not arrive.", arg);
     default:
@@ -82,6 +86,14 @@ std::string Victim(const kvguard_finding& finding, const NameOf& name_of) {
                     static_cast<Ull>(finding.victim_since));
   }
   return text;
+}
+
+bool IsSharded(const kvguard_finding& f, const geometry::Layout& layout) {
+  return f.group < layout.groups.size() && layout.groups[f.group].IsSharded();
+}
+
+bool OnAnotherRank(const kvguard_finding& f, const geometry::Layout& layout) {
+  return IsSharded(f, layout) && f.pos >= 0 && !layout.groups[f.group].IsLocal(f.pos);
 }
 
 std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const NameOf& name_of) {
@@ -156,8 +168,9 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
                                                              : "";
       std::string text =
           Sprintf("%s would have written position %lld to slot %lld%s", req, pos, observed, where);
-      text += f.expected == KVGUARD_NONE ? ", where nothing is bound for it"
-                                         : Sprintf(" instead of slot %lld", expected);
+      text += OnAnotherRank(f, layout)     ? ", although it belongs to another rank"
+              : f.expected == KVGUARD_NONE ? ", where nothing is bound for it"
+                                           : Sprintf(" instead of slot %lld", expected);
       if (count > 1) text += Sprintf(", and %llu more tokens likewise", count - 1);
       return text + ".";
     }
@@ -165,6 +178,16 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
       return Sprintf(
           "%s's token at position %lld has the pad slot%s: its KV would never be written.", req,
           pos, count > 1 ? Sprintf(" (and %llu more)", count - 1).c_str() : "");
+    case rules::kSlotNotLocal:
+      return Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                 ? Sprintf(
+                       "%s's token at position %lld belongs to another rank, and here would have "
+                       "overwritten %s.",
+                       req, pos, Victim(f, name_of).c_str())
+                 : Sprintf(
+                       "%s's token at position %lld belongs to another rank, but has slot %lld "
+                       "on this one.",
+                       req, pos, observed);
     case rules::kSlotWrittenTwice:
       return Has(f, KVGUARD_FINDING_HAS_VICTIM)
                  ? Sprintf(
@@ -184,8 +207,9 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
                            observed);
     case rules::kSeqLenMismatch:
       return Sprintf(
-          "%s has %lld tokens with this step, but its row says %lld: attention would read %s.", req,
-          expected, observed, observed > expected ? "what nobody wrote for it" : "too little");
+          "%s has %lld tokens%s with this step, but its row says %lld: attention would read %s.",
+          req, expected, IsSharded(f, layout) ? " on this rank" : "", observed,
+          observed > expected ? "what nobody wrote for it" : "too little");
     case rules::kPaddedSeqLen:
       return Sprintf("Padding row %lld has a KV length of %lld.", static_cast<Ll>(f.row), observed);
     case rules::kBlockOwned:

@@ -26,19 +26,24 @@ struct Group {
   uint32_t encoding = 0;
   uint32_t table_unit = 0;
   uint32_t flags = 0;
-  int64_t block_size = 0;
+  int64_t block_size = 0;       // positions that one column stands for, over all ranks
+  int64_t slots_per_block = 0;  // of these, what this rank holds: block_size / ranks
   int64_t kernel_block_size = 0;
-  int64_t kernel_per_block = 1;  // block_size / kernel_block_size
-  int64_t max_columns = 0;       // in blocks; 0: not known
-  int64_t window = 0;            // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
-  int64_t sink = 0;              // WINDOW: first tokens that are kept for ever
-  int64_t retained = 0;          // WINDOW: tokens kept beyond the window
+  int64_t kernel_per_block = 1;  // slots_per_block / kernel_block_size
+  int64_t ranks = 1;             // that share each column's positions; 1: not sharded
+  int64_t rank = 0;
+  int64_t interleave = 1;   // positions in a row that are one rank's
+  int64_t max_columns = 0;  // in blocks; 0: not known
+  int64_t window = 0;       // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
+  int64_t sink = 0;         // WINDOW: first tokens that are kept for ever
+  int64_t retained = 0;     // WINDOW: tokens kept beyond the window
   int64_t num_slots =
       0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
 
-  // Tokens that one table entry covers, in the table's own unit.
-  int64_t TokensPerEntry() const {
-    return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_block_size : block_size;
+  // Positions that one table entry stands for, over all ranks, and slots that it stands for.
+  int64_t TokensPerEntry() const { return SlotsPerEntry() * ranks; }
+  int64_t SlotsPerEntry() const {
+    return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_block_size : slots_per_block;
   }
   int64_t EntriesPerBlock() const {
     return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_per_block : 1;
@@ -63,7 +68,33 @@ struct Group {
     return column >= FirstNeededColumn(position) || column < SinkColumns();
   }
   // The block that holds a valid slot.
-  int64_t BlockOfSlot(int64_t slot) const { return slot / block_size; }
+  int64_t BlockOfSlot(int64_t slot) const { return slot / slots_per_block; }
+  bool IsSharded() const { return ranks > 1; }
+  // Whether this rank holds the position (mrv2.md 3.7).
+  bool IsLocal(int64_t position) const {
+    return ranks == 1 || position % block_size / interleave % ranks == rank;
+  }
+  // The slot of a position of this rank in the block that is bound for it: the address formula of
+  // kvguard.h for consecutive slots.
+  int64_t SlotOf(int64_t block, int64_t position) const {
+    const int64_t within = position % block_size;
+    const int64_t offset =
+        ranks == 1 ? within : within / (interleave * ranks) * interleave + within % interleave;
+    return block * slots_per_block + offset;
+  }
+  // The reverse: where in its column the position of a slot lies.
+  int64_t WithinColumn(int64_t slot) const {
+    const int64_t offset = slot % slots_per_block;
+    return ranks == 1
+               ? offset
+               : offset / interleave * interleave * ranks + rank * interleave + offset % interleave;
+  }
+  // Of so many tokens, those that this rank holds.
+  int64_t LocalLength(int64_t tokens) const {
+    const int64_t round = interleave * ranks;
+    const int64_t rest = tokens % round - rank * interleave;
+    return tokens / round * interleave + (rest < 0 ? 0 : rest > interleave ? interleave : rest);
+  }
 };
 
 // One rank of one engine, with everything owned.
@@ -90,12 +121,6 @@ struct Layout {
 inline int64_t BlocksFor(int64_t tokens, int64_t block_size) {
   return tokens / block_size +
          (tokens % block_size > 0 ? 1 : 0);  // any count: no sum that overflows
-}
-
-// The address formula of kvguard.h for one unsharded group with consecutive slots: B[p div P] * P +
-// p mod P.
-inline int64_t SlotOf(int64_t block, int64_t position, int64_t block_size) {
-  return block * block_size + position % block_size;
 }
 
 }  // namespace kvguard::geometry

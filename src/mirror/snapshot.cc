@@ -90,6 +90,11 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
       writer.Put(group.sink);
       writer.Put(group.retained);
     }
+    if (group.IsSharded()) {
+      writer.Put(group.ranks);
+      writer.Put(group.rank);
+      writer.Put(group.interleave);
+    }
   }
   return Fnv1a(bytes);
 }

@@ -63,6 +63,8 @@ kvguard_rule kRules[] = {
                  "Two tokens of one step are written to one slot."),
     KVGUARD_RULE(kPadSlotReal, SLOT, PROOF, "pad-slot-real",
                  "A padding token has a real slot: it overwrites live KV."),
+    KVGUARD_RULE(kSlotNotLocal, SLOT, PROOF, "slot-not-local",
+                 "A token that another context-parallel rank holds has a real slot on this one."),
     KVGUARD_RULE(kSeqLenMismatch, LENGTH, PROOF, "seq-len-mismatch",
                  "A row's KV length is not its computed tokens plus the tokens of this step."),
     KVGUARD_RULE(kPaddedSeqLen, LENGTH, PROOF, "padded-seq-len-nonzero",

@@ -34,6 +34,7 @@ enum Code : uint32_t {
   kSlotOutOfRange = 404,
   kSlotWrittenTwice = 405,
   kPadSlotReal = 406,
+  kSlotNotLocal = 407,
   kSeqLenMismatch = 501,
   kPaddedSeqLen = 502,
   kBlockOwned = 601,

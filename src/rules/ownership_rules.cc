@@ -88,7 +88,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
       previous_block = KVGUARD_NONE;  // ends a run
       continue;
     }
-    const int64_t offset = slot % group.block_size;
+    const int64_t offset = group.WithinColumn(slot);
     if (block != previous_block) {
       previous_block = block;
       finding = nullptr;

@@ -65,18 +65,74 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
 // An id that no table can hold was a finding when it was bound; there is no slot to expect for it.
 constexpr int64_t kNotJudged = -2;
 
-// The slot that a position has, or KVGUARD_NONE where nothing is bound for it, or kNotJudged.
+// The slot that a position has, or KVGUARD_NONE where nothing is bound for it, or kNotJudged. Of a
+// position of another rank: the pad slot, whatever is bound.
 int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
                      int64_t position) {
+  if (!group.IsLocal(position)) return context.layout().pad_slot;
   const int64_t column = position / group.block_size;
   if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
   const int64_t block = context.mirror->BlockAt(request, group, column);
-  return block < 0 ? kNotJudged : geometry::SlotOf(block, position, group.block_size);
+  return block < 0 ? kNotJudged : group.SlotOf(block, position);
 }
 
-uint32_t CodeFor(const Context& context, const Group& group, int64_t slot) {
+// A position that is not bound has no right slot; one of another rank needs no binding.
+bool IsRight(int64_t expected, int64_t observed, bool local) {
+  return expected == kNotJudged || (expected == observed && (expected != KVGUARD_NONE || !local));
+}
+
+// A sharded group: runs of `interleave` slots, and pad slots between them.
+bool TokenByToken(const Context& context, const Group& group, const step::Ints& slots,
+                  const RowState& row) {
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  const int64_t pad = context.layout().pad_slot;
+  int64_t column = row.start / group.block_size;
+  int64_t within = row.start - column * group.block_size;
+  const auto block_of = [&] {
+    return column < bound ? context.mirror->BlockAt(request, group, column) : KVGUARD_NONE;
+  };
+  int64_t block = block_of();
+  int64_t turn = within / group.interleave % group.ranks;  // whose run it is
+  int64_t left = group.interleave - within % group.interleave;
+  int64_t slot = block * group.slots_per_block +
+                 within / (group.interleave * group.ranks) * group.interleave +
+                 (turn == group.rank  ? within % group.interleave
+                  : turn > group.rank ? group.interleave
+                                      : 0);
+  for (int64_t i = 0; i < row.num_tokens; ++i) {
+    const int64_t shown = slots[row.first_token + static_cast<uint64_t>(i)];
+    if (turn != group.rank) {
+      if (shown != pad) return false;
+    } else {
+      if (column >= bound || (block >= 0 && shown != slot)) return false;
+      ++slot;
+    }
+    if (--left == 0) {
+      left = group.interleave;
+      if (++turn == group.ranks) turn = 0;
+    }
+    if (++within == group.block_size) {
+      within = 0;
+      ++column;
+      block = block_of();
+      slot = block * group.slots_per_block;
+    }
+  }
+  return true;
+}
+
+bool RowMatches(const Context& context, const Group& group, const step::Ints& slots,
+                const RowState& row) {
+  if (group.IsSharded()) return TokenByToken(context, group, slots, row);
+  return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
+}
+
+// Of a wrong slot. local: whether the token's position is this rank's.
+uint32_t CodeFor(const Context& context, const Group& group, int64_t slot, bool local) {
   if (slot == context.layout().pad_slot) return kSlotPad;
   if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
+  if (!local) return kSlotNotLocal;
   if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
   return kSlotMismatch;
 }
@@ -85,13 +141,16 @@ uint32_t CodeFor(const Context& context, const Group& group, int64_t slot) {
 void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints& slots,
               const RowState& row) {
   const mirror::Request& request = context.mirror->at(row.request);
-  for (const uint32_t code : {kSlotMismatch, kSlotNullBlock, kSlotPad, kSlotOutOfRange}) {
+  for (const uint32_t code :
+       {kSlotNotLocal, kSlotMismatch, kSlotNullBlock, kSlotPad, kSlotOutOfRange}) {
+    if (code == kSlotNotLocal && !group.IsSharded()) continue;
     kvguard_finding* finding = nullptr;
     for (int64_t i = 0; i < row.num_tokens; ++i) {
+      const bool local = group.IsLocal(row.start + i);
       const int64_t expected = ExpectedSlot(context, request, group, row.start + i);
       const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
-      if (expected == kNotJudged || (expected == observed && expected != KVGUARD_NONE)) continue;
-      if (CodeFor(context, group, observed) != code) continue;
+      if (IsRight(expected, observed, local)) continue;
+      if (CodeFor(context, group, observed, local) != code) continue;
       if (finding == nullptr) {
         finding = &EmitRow(context, code, b, group.id);
         finding->pos = row.start + i;
@@ -100,9 +159,10 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
       }
       ++finding->count;
     }
-    if (finding != nullptr && code == kSlotMismatch) {
-      SetVictim(context, *finding, group, group.BlockOfSlot(finding->observed), request.key);
-    }
+    if (finding == nullptr || (code != kSlotMismatch && code != kSlotNotLocal)) continue;
+    const int64_t block = group.BlockOfSlot(finding->observed);
+    if (block != context.layout().PoolOf(group).null_block)
+      SetVictim(context, *finding, group, block, request.key);
   }
 }
 
@@ -162,10 +222,7 @@ void JudgeSlots(Context& context, const step::GroupPlanView& group) {
     if (row.request == mirror::kNoRequest || !row.tokens_usable || row.start == KVGUARD_NONE)
       continue;
     judged += static_cast<uint64_t>(row.num_tokens);
-    if (row.num_tokens == 0 || WholeRowMatches(context, g, group.slots, row) ||
-        BlockByBlock(context, g, group.slots, row)) {
-      continue;
-    }
+    if (row.num_tokens == 0 || RowMatches(context, g, group.slots, row)) continue;
     wrong = true;
     Diagnose(context, b, g, group.slots, row);
     JudgeForeignWrites(context, group, b);

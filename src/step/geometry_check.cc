@@ -35,8 +35,8 @@ Status CheckPool(const kvguard_pool& pool, size_t i, geometry::Pool* out) {
   return {};
 }
 
-Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& layout,
-                  geometry::Group* out) {
+Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t i,
+                  const geometry::Layout& layout, geometry::Group* out) {
   if (group.id != i)
     return Malformed("groups[%zu]: id is %u; groups are numbered by their index", i, group.id);
   if (group.pool >= layout.pools.size())
@@ -105,9 +105,23 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
   out->encoding = group.encoding;
   out->table_unit = group.table_unit;
   out->flags = group.flags;
-  out->block_size = group.block_size;
+  out->slots_per_block = group.block_size;
   out->kernel_block_size = group.kernel_block_size;
   out->kernel_per_block = group.block_size / group.kernel_block_size;
+  if (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0) {
+    if (group.block_size % in.interleave != 0) {
+      return Malformed("groups[%zu]: interleave %u does not divide block size %u", i, in.interleave,
+                       group.block_size);
+    }
+    out->ranks = in.dcp_size;
+    out->rank = in.dcp_rank;
+    out->interleave = in.interleave;
+  }
+  out->block_size = out->slots_per_block * out->ranks;
+  if (out->block_size > std::numeric_limits<uint32_t>::max()) {
+    return Malformed("groups[%zu]: blocks of %u tokens on %u ranks are not plausible", i,
+                     group.block_size, in.dcp_size);
+  }
   out->max_columns = static_cast<int64_t>(group.max_columns);
   if (forgets) out->window = group.window;
   if (windowed) {
@@ -115,7 +129,7 @@ Status CheckGroup(const kvguard_group& group, size_t i, const geometry::Layout& 
     out->retained = group.retained;
   }
   const geometry::Pool& pool = layout.pools[group.pool];
-  out->num_slots = pool.num_blocks * out->block_size;
+  out->num_slots = pool.num_blocks * out->slots_per_block;
   const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
   if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
     return Malformed("groups[%zu]: %lld kernel blocks do not fit an int32 table", i,
@@ -149,18 +163,24 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
         static_cast<unsigned long long>(in.max_rows),
         static_cast<unsigned long long>(in.max_tokens));
   }
-  if (in.dcp_size > 1 || in.pcp_size > 1) {
-    return Unsupported(
-        "cannot judge: context parallelism (DCP %u, PCP %u) has no rules in this version",
-        in.dcp_size, in.pcp_size);
+  if (in.pcp_size > 1) {
+    return Unsupported("cannot judge: prefill context parallelism (%u ranks) has no rules here",
+                       in.pcp_size);
+  }
+  if (in.dcp_size > 1 && in.interleave == 0)
+    return Malformed("geometry: interleave is 0; 1 where ranks take turns token by token");
+  constexpr uint32_t kMostRanks = 1u << 16;
+  if (in.dcp_size > kMostRanks || (in.dcp_size > 1 && in.dcp_rank >= in.dcp_size)) {
+    return Malformed("geometry: rank %u of %u in decode context parallelism", in.dcp_rank,
+                     in.dcp_size);
   }
   *layout = geometry::Layout{};
   for (size_t i = 0; i < pools.size(); ++i) {
     if (Status s = CheckPool(pools[i], i, &layout->pools.emplace_back()); !s.ok()) return s;
   }
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (Status s = CheckGroup(groups[i], i, *layout, &layout->groups.emplace_back()); !s.ok())
-      return s;
+    Status s = CheckGroup(in, groups[i], i, *layout, &layout->groups.emplace_back());
+    if (!s.ok()) return s;
   }
   layout->content_unit = layout->groups[0].block_size;
   for (const geometry::Group& group : layout->groups) {

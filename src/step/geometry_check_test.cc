@@ -72,7 +72,29 @@ const Spoilt kSpoilt[] = {
     {"no tokens", kBad, [](Engine& e) { e.geometry.max_tokens = 0; }},
     {"rows beyond counting", kBad, [](Engine& e) { e.geometry.max_rows = UINT64_MAX; }},
     {"tokens beyond counting", kBad, [](Engine& e) { e.geometry.max_tokens = UINT64_MAX; }},
-    {"DCP", kNew, [](Engine& e) { e.geometry.dcp_size = 2; }},
+    {"a rank beyond its ranks", kBad,
+     [](Engine& e) {
+       e.geometry.dcp_size = e.geometry.dcp_rank = 2;
+       e.geometry.interleave = 1;
+     }},
+    {"ranks beyond counting", kBad,
+     [](Engine& e) {
+       e.geometry.dcp_size = UINT32_MAX;
+       e.geometry.interleave = 1;
+     }},
+    {"ranks without an interleave", kBad, [](Engine& e) { e.geometry.dcp_size = 2; }},
+    {"an interleave that does not divide the block", kBad,
+     [](Engine& e) {
+       e.geometry.dcp_size = 2;
+       e.geometry.interleave = 128;
+     }},
+    {"blocks beyond counting", kBad,
+     [](Engine& e) {
+       e.geometry.dcp_size = 64;
+       e.geometry.interleave = 1;
+       e.groups[1].block_size = 1u << 30;
+       e.groups[1].table_unit = KVGUARD_UNIT_BLOCK;
+     }},
     {"PCP", kNew, [](Engine& e) { e.geometry.pcp_size = 2; }},
     {"gaps missing", kBad, [](Engine& e) { e.geometry.standing_gaps = nullptr; }},
     {"a gap missing", kBad, [](Engine& e) { e.gaps[0] = nullptr; }},
@@ -133,6 +155,34 @@ TEST(CheckGeometry, TakesWhatTheCoreNeeds) {
   EXPECT_TRUE(layout.Has(KVGUARD_ENGINE_CONNECTOR));
   EXPECT_FALSE(layout.Has(KVGUARD_ENGINE_PREFIX_CACHE));
   EXPECT_EQ(gaps, std::vector<std::string>{"external-unproved"});
+}
+
+// kvguard.h: P * n positions to a column; what is replicated is as without ranks.
+TEST(CheckGeometry, AColumnOfAShardedGroupStandsForTheTokensOfAllRanks) {
+  Engine engine;
+  engine.geometry.dcp_size = 4;
+  engine.geometry.dcp_rank = 3;
+  engine.geometry.interleave = 16;
+  engine.groups[1].flags = KVGUARD_GROUP_REPLICATED;
+  geometry::Layout layout;
+  std::vector<std::string> gaps;
+  const Status status = engine.Check(&layout, &gaps);
+  ASSERT_TRUE(status.ok()) << status.text();
+  const geometry::Group& sharded = layout.groups[0];
+  EXPECT_EQ(sharded.block_size, 256);
+  EXPECT_EQ(sharded.TokensPerEntry(), 64);
+  EXPECT_EQ(sharded.SlotsPerEntry(), 16);
+  EXPECT_EQ(sharded.num_slots, 20 * 64);
+  EXPECT_FALSE(sharded.IsLocal(47));
+  EXPECT_TRUE(sharded.IsLocal(48));
+  EXPECT_EQ(sharded.SlotOf(7, 256 + 64 + 50), 7 * 64 + 18);
+  EXPECT_EQ(sharded.WithinColumn(7 * 64 + 18), 64 + 50);
+  EXPECT_EQ(sharded.LocalLength(48), 0);
+  EXPECT_EQ(sharded.LocalLength(50), 2);
+  EXPECT_EQ(sharded.LocalLength(256 + 48), 64);
+  const geometry::Group& replicated = layout.groups[1];
+  EXPECT_EQ(replicated.block_size, 64);
+  EXPECT_FALSE(replicated.IsSharded());
 }
 
 TEST(CheckGeometry, AnEngineWithoutANullBlockIsFine) {

@@ -45,13 +45,16 @@ Slots SlotsOf(const kvguard_guard& guard, const mirror::Request* request,
   for (size_t i = 0; i < slots.shown.size(); ++i) {
     const int64_t position = request->start + static_cast<int64_t>(i);
     const int64_t column = position / group.block_size;
+    if (!group.IsLocal(position)) {
+      slots.right.push_back(guard.layout.pad_slot);
+      continue;
+    }
     if (column >= guard.mirror.BoundBlocks(*request, group)) {
       slots.right.push_back(KVGUARD_NONE);
       continue;
     }
     const int64_t block = guard.mirror.BlockAt(*request, group, column);
-    slots.right.push_back(block < 0 ? KVGUARD_NONE
-                                    : geometry::SlotOf(block, position, group.block_size));
+    slots.right.push_back(block < 0 ? KVGUARD_NONE : group.SlotOf(block, position));
   }
   return slots;
 }

@@ -41,7 +41,6 @@ void Shard(Random& random, const Options& o, GroupOptions* group) {
   group->ranks = o.dcp_size;
   group->rank = o.dcp_rank;
   group->interleave = o.interleave;
-  group->seq_lens = false;
   // The older formula counts in kernel blocks: it is right where these are the blocks.
   if (group->block_size == group->kernel_block_size && random.OneIn(2)) group->shard_formula = 1;
 }

@@ -301,10 +301,21 @@ Plan Runner::Shown(uint32_t pass, uint32_t stage) const {
     group.table.entries.resize(table_rows * group.table.row_stride);
     Cut(&group.row_columns, rows, padded, options_.rows_length);
     if (!Group(g).row_columns) group.row_columns = {};
-    if (Group(g).seq_lens) group.seq_lens = plan.seq_lens;
+    if (Group(g).seq_lens) group.seq_lens = LengthsOf(Group(g), plan.seq_lens);
   }
   std::erase_if(plan.groups, [&](const GroupPlan& group) { return Group(group.group).is_cross(); });
   return plan;
+}
+
+// A sharded group counts the tokens that this rank holds.
+Array Runner::LengthsOf(const GroupOptions& group, Array lengths) const {
+  if (group.ranks == 1) return lengths;
+  for (int64_t& length : lengths.values) {
+    int64_t held = 0;
+    for (int64_t position = 0; position < length; ++position) held += group.IsLocal(position);
+    length = held;
+  }
+  return lengths;
 }
 
 void Runner::WriteAll() {

@@ -68,6 +68,7 @@ class Runner {
   void Gather(GroupPlan* plan, size_t g);
   // Where a row's token is by the gathered table; -1: on another rank.
   int64_t SlotOf(const GroupPlan& plan, size_t b, size_t g, int64_t position) const;
+  Array LengthsOf(const GroupOptions& group, Array lengths) const;
   void ComputeSlots(GroupPlan* plan, size_t g);
   void PointStates(GroupPlan* plan, size_t g);
   int64_t BlockOf(size_t row, size_t g, int64_t column) const;

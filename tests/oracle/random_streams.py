@@ -12,7 +12,7 @@ from random import Random
 
 from kvguard_oracle import Judge
 from kvguard_oracle.account import ScheduledRequest
-from kvguard_oracle.geometry import Group, read_geometry
+from kvguard_oracle.geometry import GROUP_REPLICATED, Group, read_geometry
 from kvguard_oracle.records import read_record
 from kvguard_oracle.table_rules import expected_entries
 from kvguard_oracle.view import KnownRow
@@ -21,6 +21,7 @@ from scenario import (
     CONNECTOR,
     PAD_ROWS_NULL,
     Line,
+    array,
     begin,
     end,
     event,
@@ -46,6 +47,18 @@ def draw_kind(random: Random, windows: bool) -> Line:
     if kind == "window":
         fields |= {"sink": random.choice([0, 0, 1, 4, 5]), "retained": random.choice([0, 0, 2])}
     return fields
+
+
+def shard(random: Random, line: Line) -> Line:
+    """The geometry of a context-parallel rank; small blocks, so that columns stay small."""
+    ranks = random.choice([2, 2, 3, 4])
+    interleave = random.choice([1, 1, 2])
+    for part in line["groups"]:
+        sizes = [(2, 2), (2, 1), (4, 2)] if interleave == 2 else [(1, 1), (2, 2), (2, 1), (4, 2)]
+        part["block_size"], part["kernel_block_size"] = random.choice(sizes)
+        part["flags"] |= random.choice([0, 0, GROUP_REPLICATED])
+    where = {"dcp_size": ranks, "dcp_rank": random.randrange(ranks), "interleave": interleave}
+    return {**line, **where}
 
 
 def draw_geometry(random: Random, windows: bool) -> Line:
@@ -82,9 +95,14 @@ def draw_geometry(random: Random, windows: bool) -> Line:
 class Stream:
     """Draws records one after another; `lines` is what was drawn."""
 
-    def __init__(self, seed: int, windows: bool, transfers: bool, contents: bool) -> None:
+    def __init__(
+        self, seed: int, windows: bool, transfers: bool, contents: bool, sharded: bool
+    ) -> None:
         self.random = Random(seed)
-        self.lines = [draw_geometry(self.random, windows)]
+        line = draw_geometry(self.random, windows)
+        self.lines = [shard(self.random, line) if sharded else line]
+        # lengths of each group's own are drawn too
+        self.sharded = sharded
         self.judge = Judge(read_geometry(self.lines[0]))
         self.next_key = 1
         # FREE, ZERO, COPY and transfers are drawn too
@@ -159,7 +177,10 @@ class Stream:
             blocks: list[int] = []
             if shared is not None:
                 row = self.judge.account.requests[shared].rows[part.index]
-                blocks = [entry.block for entry in row[: first // part.block_size]]
+                columns = part.column_of(first)
+                # a column that is not whole is no hit
+                columns += self.sharded and self.chance(0.2)
+                blocks = [entry.block for entry in row[:columns]]
             fresh = self.random.randrange(3)
             blocks += [self.draw_block(part) for _ in range(fresh)]
             events.append(event("replace", key, part.index, blocks=blocks))
@@ -187,7 +208,7 @@ class Stream:
             return [self.draw_block(group) for _ in range(self.random.randrange(1, 3))], 0
         first = self.random.randrange(len(row))
         blocks = row[first : first + self.random.randrange(1, 4)]
-        return [self.blur(block) for block in blocks], first * group.block_size
+        return [self.blur(block) for block in blocks], group.first_of(first)
 
     def draw_transfer(self) -> Line:
         open_ids = list(self.judge.account.transfers.open)
@@ -337,7 +358,7 @@ class Stream:
     ) -> Line:
         step = self.judge.step
         assert step is not None
-        table, slots, counts = [], [], []
+        table, slots, counts, lengths = [], [], [], []
         for key in keys:
             request = self.judge.account.requests.get(key)
             told = step.scheduled.get(key)
@@ -345,17 +366,21 @@ class Stream:
                 table.append([])
                 slots.append(-1)
                 counts.append(0)
+                lengths.append(0)
                 continue
             entries = expected_entries(group, KnownRow(0, request, told, None, None))
             fit = [value if -(2**31) <= value < 2**31 else -1 for value in entries]
             counts.append(self.blur(len(fit)))
+            lengths.append(group.local_length(starts[key] + told.row.num_tokens))
             residue = [self.random.randrange(4) for _ in range(self.random.randrange(2))]
             table.append([self.blur(value) for value in fit] + residue)
             for i in range(told.row.num_tokens):
                 position = starts[key] + i
                 block = self.judge.account.bound_block(key, group, position)
                 right = -1 if block is None or block < 0 else group.slot_in(block, position)
-                slots.append(self.blur(right))
+                # where nothing is sharded every position is local
+                local = group.is_local(position) or self.chance(self.noise)
+                slots.append(self.blur(right if local else -1))
         null = group.pool.null_block * group.entries_per_block()
         columns = max([len(row) for row in table] + [4])
         table += [[max(self.blur(null), 0)] * columns for _ in range(pad_rows)]
@@ -370,6 +395,9 @@ class Stream:
             columns=columns,
             row_columns=[*counts, *[0] * pad_rows] if self.chance(0.4) else None,
         )
+        if self.sharded and self.chance(0.5):
+            told_lengths = [self.blur(length) for length in lengths]
+            part["reads"]["seq_lens"] = array([*told_lengths, *[0] * pad_rows])
         if self.chance(self.noise):
             part["slots"] = None
         return part
@@ -447,9 +475,10 @@ def draw(
     windows: bool = False,
     transfers: bool = False,
     contents: bool = False,
+    sharded: bool = False,
 ) -> list[Line]:
     """The same seed, the same stream."""
-    stream = Stream(seed, windows, transfers, contents)
+    stream = Stream(seed, windows, transfers, contents, sharded)
     for _ in range(steps):
         stream.draw_step()
     return stream.lines

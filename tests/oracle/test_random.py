@@ -14,8 +14,9 @@ MODES = {
     "windows": {"windows": True},
     "transfers": {"windows": True, "transfers": True},
     "contents": {"windows": True, "contents": True},
+    "sharded": {"windows": True, "transfers": True, "contents": True, "sharded": True},
 }
-NUM_STREAMS = {"full": 150, "windows": 150, "transfers": 100, "contents": 150}
+NUM_STREAMS = {"full": 150, "windows": 150, "transfers": 100, "contents": 150, "sharded": 150}
 
 DENSE_CODES = {
     101, 102, 103, 104, 105, 201, 202, 203, 204, 205, 206, 301, 302, 303, 304, 305,
@@ -51,9 +52,11 @@ def test_every_code_is_reached(mode):
     expected = set(DENSE_CODES)
     if mode != "full":
         expected.add(701)
-    if mode == "transfers":
+    if mode in ("transfers", "sharded"):
         expected |= TRANSFER_CODES | COPY_CODES
-    if mode == "contents":
+    if mode == "sharded":
+        expected.add(407)
+    if mode in ("contents", "sharded"):
         expected = (expected | CONTENT_CODES) - RARE_CODES
         reached -= RARE_CODES
     assert reached == expected | HIT_CODES

@@ -94,6 +94,19 @@ def test_lost_bindings_stop_everything_until_a_reset():
     assert found(judge(*stream, afresh, begin(5, events, []))) == [(601, 0, 7, 0)]
 
 
+@pytest.mark.parametrize("gone", ["finish", "preempt"])
+def test_a_key_that_is_live_is_not_admitted_whatever_the_record_does_before(gone):
+    # block 9 is bound twice: nothing of the record is applied
+    def at(key, *events):
+        events = [*events, *admit(4, [9]), *admit(key, [9])]
+        return [*BEFORE, right(), end(2), begin(3, events, []), end(3)]
+
+    assert found(judge(*at(1, event(gone, 1)))) == []
+    assert verdict(*at(1, event(gone, 1))) == ("cannot_judge", 1)
+    # a key of its own
+    assert found(judge(*at(5, event(gone, 1)))) == [(601, 0, 5, 0)]
+
+
 @pytest.mark.parametrize(
     "stray", [right(), outcome(2, (1, 0)), end(2)], ids=["plan", "outcome", "end"]
 )
@@ -142,7 +155,6 @@ def test_a_reset_forgets():
         {"flags": 32},
         {"pools": [pool(kind="cells")]},
         {"pools": [pool(memory="host")]},
-        {"dcp_size": 2},
         {"pcp_size": 2},
         {"incident": True},
     ],
