@@ -801,7 +801,7 @@ typedef enum kvguard_cause_kind {
   KVGUARD_CAUSE_OTHER_GROUP = 8,
   /* arg: rank */
   KVGUARD_CAUSE_OTHER_RANK = 9,
-  /* arg: the interleave that explains it */
+  /* arg: the interleave that explains it; 0: every rank holds every token */
   KVGUARD_CAUSE_INTERLEAVE = 10,
   /* a physical id where a logical one belongs, or the reverse */
   KVGUARD_CAUSE_PHYSICAL_ID = 11,
