@@ -19,7 +19,7 @@ venv=$(scripts/setup.sh | tail -n 1)
 [ -n "${KVGUARD_BUILD:-}" ] || scripts/build.sh build >&2
 build=${KVGUARD_BUILD:-build}
 tool=$build/tests/generate/kvguard_programs
-more=full,window,chunked,zero,copy,transfer,content
+more=full,window,chunked,zero,copy,transfer,content,dcp
 
 passed=0
 failed=0
@@ -49,9 +49,9 @@ require=tests/generate/situations.txt
 part "core against oracle: healthy" differential 1000000
 part "core against oracle: one fault in each" differential 2000000 --mutate
 require=
-part "core against oracle: windows, transfers, copies, healthy" differential 3000000 --features "$more"
+part "core against oracle: windows, ranks, transfers, healthy" differential 3000000 --features "$more"
 part "core against oracle: the same, one fault in each" differential 4000000 --mutate --features "$more"
 part "healthy steps" "$tool" --healthy --first 5000000 --count "$healthy" --require tests/generate/situations.txt
-part "healthy steps: windows, transfers, copies" "$tool" --healthy --first 6000000 --count "$healthy" --features "$more"
+part "healthy steps: windows, ranks, transfers" "$tool" --healthy --first 6000000 --count "$healthy" --features "$more"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -8,10 +8,8 @@ KVGUARD_SCRIPT=fuzz
 . "$(dirname "$0")/lib.sh"
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-"$KVGUARD_ROOT/scripts/setup.sh" fuzz >/dev/null
 dir=$KVGUARD_ROOT/build-fuzz
-CC=clang-19 CXX=clang++-19 "$KVGUARD_ROOT/scripts/build.sh" "$dir" \
-  -DKVGUARD_FUZZ=ON -DKVGUARD_PYTHON=OFF -DKVGUARD_SANITIZE=address,undefined >&2
+build_for_fuzzing "$dir"
 
 passed=0
 failed=0

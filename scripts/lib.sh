@@ -42,3 +42,10 @@ make_venv() {
     [ -x "$dir/bin/python" ] || die "$dir exists and is not an environment: remove it and try again"
   fi
 }
+
+# build_for_fuzzing DIR: everything but the Python module with clang, libFuzzer and the address and undefined sanitizers.
+build_for_fuzzing() {
+  "$KVGUARD_ROOT/scripts/setup.sh" fuzz >/dev/null
+  CC=clang-19 CXX=clang++-19 "$KVGUARD_ROOT/scripts/build.sh" "$1" \
+    -DKVGUARD_FUZZ=ON -DKVGUARD_PYTHON=OFF -DKVGUARD_SANITIZE=address,undefined >&2
+}

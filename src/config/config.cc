@@ -197,7 +197,7 @@ step::Status Parse(std::string_view text, kvguard_config* config) {
   kvguard_config parsed = *config;
   for (const auto& [name, value] : json.items()) {
     const auto* key = std::find_if(std::begin(kKeys), std::end(kKeys),
-                                   [&name = name](const Key& k) { return name == k.name; });
+                                   [&wanted = name](const Key& k) { return wanted == k.name; });
     if (key == std::end(kKeys)) {
       return Wrong("unknown key " + Shown(name) + "; the nearest known key is \"" +
                    NearestKey(name) + "\"");

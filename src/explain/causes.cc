@@ -136,6 +136,8 @@ void SlotShares(Case& c) {
       Name(c.finding, KVGUARD_CAUSE_OTHER_RANK, static_cast<uint64_t>(rank));
   }
   Tried(c.finding, KVGUARD_CAUSE_INTERLEAVE);
+  if (SharesLike(c, g.slots_per_block, 1, 0, g.slots_per_block))
+    Name(c.finding, KVGUARD_CAUSE_INTERLEAVE, 0);
   for (int64_t interleave = 1; interleave <= g.slots_per_block; ++interleave) {
     if (interleave == g.interleave || g.slots_per_block % interleave != 0) continue;
     if (SharesLike(c, g.slots_per_block, g.ranks, g.rank, interleave))

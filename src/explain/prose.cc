@@ -69,7 +69,8 @@ std::string CauseSentence(const kvguard_finding& finding, const NameOf& name_of)
     case KVGUARD_CAUSE_OTHER_RANK:
       return Sprintf(" The values are exactly those of rank %llu.", arg);
     case KVGUARD_CAUSE_INTERLEAVE:
-      return Sprintf(" The values come out with an interleave of %llu.", arg);
+      return arg == 0 ? " The values come out as if every rank held every token."
+                      : Sprintf(" The values come out with an interleave of %llu.", arg);
     case KVGUARD_CAUSE_LOST_APPEND:
       return Sprintf(" The row is right up to column %llu: the last append did not arrive.", arg);
     default:

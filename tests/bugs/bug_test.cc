@@ -69,6 +69,7 @@ std::map<std::string, std::string> InTableWords(
   number("expected", finding.expected);
   number("observed", finding.observed);
   if (expected.count("victim") != 0) request("victim", finding.victim);
+  if (expected.count("rank") != 0) fields["rank"] = std::to_string(finding.rank);
   if (expected.count("row") != 0) fields["row"] = std::to_string(finding.row);
   if (expected.count("stage") != 0) fields["stage"] = kvguard_name("stage", finding.stage);
   if (expected.count("pass") != 0) fields["pass"] = kvguard_name("pass", finding.pass);
@@ -134,6 +135,18 @@ Geometry& Geometry::Kernel(uint32_t tokens, uint32_t unit) {
 
 Geometry& Geometry::Flags(uint32_t flags) {
   options_.engine_flags = flags;
+  return *this;
+}
+
+Geometry& Geometry::Ranks(uint32_t rank, uint32_t size, uint32_t interleave) {
+  options_.dcp_rank = rank;
+  options_.dcp_size = size;
+  options_.interleave = interleave;
+  return *this;
+}
+
+Geometry& Geometry::Replicated() {
+  options_.groups.back().flags = KVGUARD_GROUP_REPLICATED;
   return *this;
 }
 

@@ -50,6 +50,9 @@ class Geometry {
   Geometry& And(uint32_t kind, uint32_t window, uint32_t block, uint32_t pool);
   Geometry& Kernel(uint32_t tokens, uint32_t unit);
   Geometry& Flags(uint32_t flags);
+  // "rank 0 of DCP 2, interleave 1"; the last group kept whole by every rank.
+  Geometry& Ranks(uint32_t rank, uint32_t size, uint32_t interleave);
+  Geometry& Replicated();
   Geometry& NoNull();
   Geometry& Columns(uint64_t columns);
   Geometry& ModelLen(uint64_t tokens);

@@ -94,6 +94,14 @@ BUG(B052, sglang_pull_35501, Geometry::Full(1, 128).And(kWindow, 8, 1, 1).Flags(
   p.Run({{"B", 2, 1}});
 }
 
+BUG(B053, sglang_pull_38941, Geometry::Full(64, 64).Ranks(0, 8, 1)) {
+  p.s.Admit("R", {{30, 31}});
+  p.Run({{"R", 0, 1000}});
+  p.s.Finish("R").Blocks(kFree, "", {30, 31});
+  if (p.wrong) p.s.Blocks(kFree, "", {31});
+  p.Idle();
+}
+
 BUG(B054, sglang_pull_27731, Geometry::Full(16, 64)) {
   p.s.Admit("S", {{3, 4}});
   p.Run({{"S", 0, 32}});

@@ -53,6 +53,15 @@ BUG(B095, vllm_ascend_pull_11699, Geometry::Full(16, 64).Drafts(3)) {
   });
 }
 
+BUG(B115, vllm_ascend_pull_14534, Geometry::Full(4, 64).Ranks(0, 2, 1)) {
+  p.s.Admit("R", {{7, 8}});
+  p.Run({{"R", 0, 6}});
+  p.Run({{"R", 6, 1}}, nullptr, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, Ints{31});
+    if (p.wrong) plan.groups[0].slots = {34};
+  });
+}
+
 BUG(B123, vllm_ascend_pull_13965, Geometry::Full(128, 64).Flags(kConnector)) {
   p.s.Admit("R", {{5, 6}}, 128);
   p.s.Blocks(kLoad, "R", p.wrong ? Range(40, 47) : Ints{5}, 1).Blocks(kLoadDone, "", {}, 1);

@@ -136,6 +136,28 @@ BUG(B104, vllm_pull_28677,
   p.Run({{"R", 128, 1}});
 }
 
+BUG(B113, vllm_pull_57260,
+    Geometry::Full(4, 64).And(KVGUARD_GROUP_WINDOW, 64, 4, 0).Replicated().Ranks(0, 2, 1)) {
+  p.s.Admit("R", {{1, 2}, {5, 6, 7}});
+  p.Run({{"R", 0, 9}});
+  p.Run({{"R", 9, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, Ints{-1});
+    EXPECT_EQ(plan.groups[1].slots, Ints{29});
+    if (p.wrong) plan.groups[1].slots = {-1};
+  });
+}
+
+// The row in kernel blocks is [12, 13]: position 300 is rank 2's, at 6 * 128 + 44.
+BUG(B114, vllm_pull_51031,
+    Geometry::Full(128, 64).Kernel(64, KVGUARD_UNIT_KERNEL_BLOCK).Ranks(0, 4, 128)) {
+  p.s.Admit("R", {{6}});
+  p.Run({{"R", 0, 300}});
+  p.Run({{"R", 300, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, Ints{-1});
+    if (p.wrong) plan.groups[0].slots = {876};
+  });
+}
+
 BUG(B121, vllm_pull_50558, Geometry::Full(64, 128).Flags(kPrefix | kConnector)) {
   p.s.Admit("P", {Range(1, 31)}).Tokens(Seq('p', 0, 1983));
   p.Run({{"P", 0, 1984}});

@@ -112,7 +112,12 @@ const std::map<std::string, PlantedScenario>& All() {
       {"another-interleave",
        {Options(), PrefillShows({12, -1, 13, -1, 14, -1, 15, -1, 20, -1, 21, -1, 22})}},
       {"not-sharded-at-all",
-       {Options(), PrefillShows({12, 13, 14, 15, 20, 21, 22, 23, 24, 25, 26, 27, 28})}},
+       {Options(),
+        [](Scenario& s) {
+          s.Admit("a", {{3, 5}}).Schedule("a", 8).Step([](ScenarioPlan& p) {
+            p.groups[0].slots = {12, 13, 14, 15, 20, 21, 22, 23};
+          });
+        }}},
       {"replicated-beside-ranks",
        {Beside(),
         [](Scenario& s) {
@@ -181,6 +186,9 @@ TEST(ContextParallel, SaysWhatTheSlotsAreInstead) {
   EXPECT_EQ(FirstCauseOf(Options(), All().at("another-interleave").run, &arg),
             static_cast<uint32_t>(KVGUARD_CAUSE_INTERLEAVE));
   EXPECT_EQ(arg, 1u);
+  EXPECT_EQ(FirstCauseOf(Options(), All().at("not-sharded-at-all").run, &arg),
+            static_cast<uint32_t>(KVGUARD_CAUSE_INTERLEAVE));
+  EXPECT_EQ(arg, 0u);
   const PlantedScenario& kernel = All().at("B114-kernel-blocks-instead-of-blocks");
   EXPECT_EQ(FirstCauseOf(kernel.options, kernel.run, &arg),
             static_cast<uint32_t>(KVGUARD_CAUSE_BLOCK_SIZE));

@@ -560,33 +560,28 @@ def test_malformed_geometries(fields):
     "fields",
     [
         {"interleave": 2},
-        {"interleave": 4},
         {"dcp_rank": 1},
         {"dcp_size": 3, "dcp_rank": 2},
-        # one rank: it says nothing
         {"dcp_size": 1, "interleave": 0},
-        {"dcp_size": 1, "interleave": 3},
     ],
 )
 def test_geometries(fields):
     assert codes(**fields) == []
 
 
-def test_prefill_context_parallelism_is_refused():
-    for fields in ({"pcp_size": 2}, {"pcp_size": 2, "dcp_size": 1}):
-        with pytest.raises(UnsupportedError):
-            codes(**fields)
+@pytest.mark.parametrize("dcp_size", [1, 2])
+def test_prefill_context_parallelism_is_refused(dcp_size):
+    with pytest.raises(UnsupportedError):
+        codes(pcp_size=2, dcp_size=dcp_size)
 
 
 def test_what_an_engine_says_of_its_formula_changes_nothing():
-    for slots, expected in (([15, -1, 20, -1], []), ([15, -1, 22, -1], [(401, 0, 1, 8)])):
-        part = group_plan([[3, 5]], slots)
-        assert planned(part, groups=[group(shard_formula=1, kernel_block_size=2)]) == expected
+    groups = [group(shard_formula=1, kernel_block_size=2)]
+    assert planned(group_plan([[3, 5]], [15, -1, 20, -1]), groups=groups) == []
+    assert planned(group_plan([[3, 5]], [15, -1, 22, -1]), groups=groups) == [(401, 0, 1, 8)]
 
 
-# Where no plan is shown, two ranks with half a block each are one with whole blocks
-
-
+# Where no plan is shown, two ranks with half a block each are one with whole blocks.
 def halved(lines):
     first = {**lines[0], "dcp_size": 2, "dcp_rank": 1}
     halves = {"block_size": 2, "kernel_block_size": 2}

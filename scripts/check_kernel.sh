@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: scripts/check_kernel.sh [PYTEST_ARGUMENT...]
+# The address formulas against the real slot kernels of two vLLM releases, in the rig's environment.
+
+KVGUARD_SCRIPT=check-kernel
+. "$(dirname "$0")/lib.sh"
+build=${KVGUARD_BUILD:-$KVGUARD_ROOT/build}
+[ -n "${KVGUARD_BUILD:-}" ] || "$KVGUARD_ROOT/scripts/build.sh" build >&2
+venv=$("$KVGUARD_ROOT/scripts/setup_vllm.sh" | tail -n 1)
+KVGUARD_OLD_VLLM=$("$KVGUARD_ROOT/scripts/setup_old_vllm.sh" | tail -n 1)
+export KVGUARD_OLD_VLLM
+cd "$KVGUARD_ROOT"
+PYTHONPATH=$build/python:$KVGUARD_ROOT${PYTHONPATH:+:$PYTHONPATH} exec "$venv/bin/python" -m pytest tests/kernel -s "$@"
