@@ -4,7 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <limits>
-#include <string.h>  // explicit_bzero
+#include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero
 
 #include <sys/random.h>
 

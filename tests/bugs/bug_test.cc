@@ -9,7 +9,6 @@
 namespace kvguard::tests {
 namespace {
 
-using audit::Scenario;
 using audit::ScenarioGroup;
 using audit::ScenarioOptions;
 
