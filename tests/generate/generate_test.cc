@@ -173,7 +173,7 @@ TEST(MutateTest, ChangesWhatItSays) {
     Program program = Make(seed);
     std::vector<Record> records = program.records;
     const auto mutation = Mutate(program.options, seed, &records);
-    ASSERT_TRUE(mutation) << seed;
+    if (!mutation) FAIL() << seed;
     ASSERT_NE(records, program.records) << seed << " " << mutation->kind << " " << mutation->field;
     ASSERT_LT(mutation->record, program.records.size());
     kinds.insert(mutation->kind);
