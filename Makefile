@@ -25,7 +25,7 @@ check-slice:  ## The guard on a real vLLM engine, end to end
 	@scripts/check_slice.sh
 
 check-belief:  ## The judge of the judge: an oracle written apart, generated programs, public bugs
-	@scripts/check_belief.sh && scripts/check_kernel.sh
+	@scripts/check_belief.sh && scripts/check_parts.sh
 
 bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
 	@scripts/bench.sh

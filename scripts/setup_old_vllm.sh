@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: scripts/setup_old_vllm.sh
-# Fetches the Python sources of the vLLM that tests/kernel/requirements.txt names (a download of 113 MB, 36 MB are kept). Nothing of
+# Fetches the Python sources of the vLLM that tests/parts/requirements.txt names (a download of 113 MB, 36 MB are kept). Nothing of
 # it is installed: a test puts the folder in front on PYTHONPATH. The last line of stdout is that folder.
 
 KVGUARD_SCRIPT=setup-old-vllm
@@ -12,7 +12,7 @@ if [ $# -gt 0 ]; then
   exit 64
 fi
 
-pins=$KVGUARD_ROOT/tests/kernel/requirements.txt
+pins=$KVGUARD_ROOT/tests/parts/requirements.txt
 folder=$KVGUARD_CACHE/vllm-sources-$(venv_key "$pins")
 if [ ! -d "$folder" ]; then
   say "fetching $(sed -n 's/^\([a-z][^ ]*\).*/\1/p' "$pins") for its sources (113 MB)"

@@ -27,7 +27,6 @@ struct Key {
   const char* description;
 };
 
-
 void StoreAction(kvguard_config& config, const Json& value) {
   config.action = value == "log" ? KVGUARD_ACTION_LOG : KVGUARD_ACTION_RAISE;
 }

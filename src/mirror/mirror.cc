@@ -178,7 +178,8 @@ void Mirror::GiveBack(const Request& request, const geometry::Group& group, int6
   if (b.claims > 0) --b.claims;
   const Row& row = request.rows[group.id];
   if (row.IsHitOf(step, column) && b.hit_step == step && b.hit_claims > 0) --b.hit_claims;
-  // Of a request that holds the block more than once, the column that it was last bound in as fresh.
+  // Of a request that holds the block more than once, the column that it was last bound in as
+  // fresh.
   if (b.owner == request.key && (!b.bound || IsAtHome(b, group.id, column))) {
     const int64_t end = (column + 1) * group.block_size;
     b.written = b.written || end <= std::max(request.filled, request.frontier.valid_high);

@@ -405,7 +405,7 @@ StepOutput Runner::Forward(const Decision& decision) {
       row.chain.resize(row.tokens.size());
       row.tokens.push_back(static_cast<uint32_t>(1 + row.chain.back() % 5));
       ExtendChain(&row, row.tokens.back(), static_cast<int64_t>(row.chain.size()));
-      out.sampled.assign(row.tokens.end() - static_cast<std::ptrdiff_t>(accepted[b] + 1),
+      out.sampled.assign(row.tokens.end() - static_cast<std::ptrdiff_t>(accepted[b]) - 1,
                          row.tokens.end());
     }
     row.computed += slice.tokens;

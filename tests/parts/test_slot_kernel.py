@@ -49,7 +49,7 @@ def current() -> list[Line]:
 def old() -> list[Line]:
     sources = os.environ.get("KVGUARD_OLD_VLLM")
     if sources is None:
-        pytest.skip("KVGUARD_OLD_VLLM is not set: scripts/check_kernel.sh sets it")
+        pytest.skip("KVGUARD_OLD_VLLM is not set: scripts/check_parts.sh sets it")
     return drive(sources, 6)
 
 

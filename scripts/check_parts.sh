@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: scripts/check_kernel.sh [PYTEST_ARGUMENT...]
+# usage: scripts/check_parts.sh [PYTEST_ARGUMENT...]
 # The address formulas against the real slot kernels of two vLLM releases, in the rig's environment.
 
 KVGUARD_SCRIPT=check-kernel
@@ -11,4 +11,4 @@ venv=$("$KVGUARD_ROOT/scripts/setup_vllm.sh" | tail -n 1)
 KVGUARD_OLD_VLLM=$("$KVGUARD_ROOT/scripts/setup_old_vllm.sh" | tail -n 1)
 export KVGUARD_OLD_VLLM
 cd "$KVGUARD_ROOT"
-PYTHONPATH=$build/python:$KVGUARD_ROOT${PYTHONPATH:+:$PYTHONPATH} exec "$venv/bin/python" -m pytest tests/kernel -s "$@"
+PYTHONPATH=$build/python:$KVGUARD_ROOT${PYTHONPATH:+:$PYTHONPATH} exec "$venv/bin/python" -m pytest tests/parts -s "$@"

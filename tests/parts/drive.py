@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives the real slot kernel of vLLM's Model Runner V2 with a legal schedule, guarded.
 
-    python tests/kernel/drive.py [--seed N] [--steps N]
+    python tests/parts/drive.py [--seed N] [--steps N]
 
 Runs in the rig's environment, with any vLLM's sources in front on PYTHONPATH, and prints a JSON
 line for each case: what the guard says of every table and slot that BlockTables made. Nothing of
