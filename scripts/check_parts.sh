@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: scripts/check_parts.sh [PYTEST_ARGUMENT...]
-# The address formulas against the real slot kernels of two vLLM releases, in the rig's environment.
+# Parts of a real vLLM, alone, in the rig's environment: its scheduler's streams hold no finding, and the slot kernels of two
+# releases make the addresses that the guard expects, or the fault that is known of one of them.
 
 KVGUARD_SCRIPT=check-kernel
 . "$(dirname "$0")/lib.sh"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's own Scheduler, alone: its outputs folded by the guard's walker, step after step.
 
-    python tests/parts/schedule.py LAYOUT [--seed N] [--steps N]
+    python tests/parts/schedule.py [LAYOUT...] [--seed N] [--steps N]
 
 No model runs: a made-up output answers each step. No plan is fed either, so that what is judged is
-the stream of bindings alone, and it must hold no finding. Prints one JSON line.
+the stream of bindings alone, and it must hold no finding. Prints a JSON line for each layout.
 """
 
 from __future__ import annotations
@@ -194,22 +194,25 @@ class Alone:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("layout", choices=sorted(LAYOUTS))
+    parser.add_argument("layouts", nargs="*", metavar="LAYOUT", help=", ".join(LAYOUTS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5000)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as store:
-        alone = Alone(arguments.layout, arguments.seed, store)
-        for _ in range(arguments.steps):
-            alone.step()
+    for layout in arguments.layouts or LAYOUTS:
+        if layout not in LAYOUTS:
+            parser.error(f"no layout '{layout}'; there are {', '.join(LAYOUTS)}")
+        with tempfile.TemporaryDirectory() as store:
+            alone = Alone(layout, arguments.seed, store)
+            for _ in range(arguments.steps):
+                alone.step()
         verdict = alone.guard.verdict()
         line = {
-            "layout": arguments.layout,
+            "layout": layout,
             "steps": verdict["steps"],
             "proofs": verdict["proofs"],
             "suspicions": verdict["suspicions"],
-            "findings": [line for line, _, _ in alone.guard.findings(most=5)],
-            "gaps": {g["name"]: g["count"] for g in alone.guard.gaps()},
+            "findings": [text for text, _, _ in alone.guard.findings(most=5)],
+            "gaps": sorted(gap["name"] for gap in alone.guard.gaps()),
             "seen": dict(alone.seen),
         }
         print(json.dumps(line), flush=True)

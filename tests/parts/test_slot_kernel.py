@@ -7,32 +7,12 @@ blocks. Its sources come from scripts/setup_old_vllm.sh.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-DRIVE = Path(__file__).with_name("drive.py")
 Line = dict[str, Any]
-
-
-def drive(sources: str | None, steps: int) -> list[Line]:
-    folders = [sources, os.environ.get("PYTHONPATH")]
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(f for f in folders if f))
-    done = subprocess.run(
-        [sys.executable, str(DRIVE), "--steps", str(steps)],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def is_split_over_ranks(line: Line) -> bool:
@@ -41,16 +21,16 @@ def is_split_over_ranks(line: Line) -> bool:
 
 
 @pytest.fixture(scope="module")
-def current() -> list[Line]:
-    return drive(None, 14)
+def current(run_part: Any) -> list[Line]:
+    return run_part("drive.py", "--steps", "14")
 
 
 @pytest.fixture(scope="module")
-def old() -> list[Line]:
+def old(run_part: Any) -> list[Line]:
     sources = os.environ.get("KVGUARD_OLD_VLLM")
     if sources is None:
         pytest.skip("KVGUARD_OLD_VLLM is not set: scripts/check_parts.sh sets it")
-    return drive(sources, 6)
+    return run_part("drive.py", "--steps", "6", sources=sources)
 
 
 def test_the_current_kernel_is_clean(current: list[Line]) -> None:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a real vLLM, alone: each program of this folder runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Line = dict[str, Any]
+
+
+def run(program: str, *arguments: str, sources: str | None = None) -> list[Line]:
+    """The JSON lines that a program prints. sources: a folder in front on PYTHONPATH."""
+    folders = [sources, os.environ.get("PYTHONPATH")]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(f for f in folders if f))
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name(program)), *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture(scope="session")
+def run_part() -> Any:
+    return run
