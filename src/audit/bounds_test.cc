@@ -16,7 +16,13 @@
 namespace kvguard::audit {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)  // clang
+#define KVGUARD_HAS_FEATURE(x) __has_feature(x)
+#else
+#define KVGUARD_HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    KVGUARD_HAS_FEATURE(address_sanitizer) || KVGUARD_HAS_FEATURE(thread_sanitizer)
 constexpr bool kMemoryIsOurs = false;  // a sanitizer keeps what was freed
 #else
 constexpr bool kMemoryIsOurs = true;

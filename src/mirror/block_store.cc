@@ -15,8 +15,8 @@ void UnmapBlocks::operator()(Block* blocks) const { munmap(blocks, bytes); }
 
 void BlockStore::Init(size_t num_blocks) {
   blocks_.reset();
-  num_blocks_ = num_blocks;
-  touched_.assign((num_blocks + kSpan - 1) / kSpan, 0);
+  touched_.clear();
+  num_blocks_ = 0;
   if (num_blocks == 0) return;
   const size_t bytes = num_blocks * sizeof(Block);
   void* memory =
@@ -26,6 +26,8 @@ void BlockStore::Init(size_t num_blocks) {
            -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   blocks_ = std::unique_ptr<Block, UnmapBlocks>(static_cast<Block*>(memory), UnmapBlocks{bytes});
+  touched_.assign((num_blocks + kSpan - 1) / kSpan, 0);
+  num_blocks_ = num_blocks;
 }
 
 }  // namespace kvguard::mirror

@@ -61,7 +61,7 @@ TEST(BlockStore, InitForgetsEverything) {
 
 TEST(BlockStore, SaysSoWhenThereAreNoAddressesLeft) {
   BlockStore store;
-  EXPECT_THROW(store.Init(size_t{1} << 50), std::bad_alloc);
+  EXPECT_THROW(store.Init(size_t{1} << 46), std::bad_alloc);
 }
 
 }  // namespace

@@ -79,6 +79,39 @@ void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   }
 }
 
+// Whether a transfer other than `but` still reads the block, or fills it for another request than
+// this one. 0: not known which.
+bool IsPinnedForOther(const Context& context, const Group& group, int64_t block, uint64_t request,
+                      const Transfer* but) {
+  const mirror::Block& b = context.mirror->BlockOf(group, block);
+  if (b.pins_out > 0) return true;
+  if (b.pins_in == 0 || request == 0) return false;
+  const auto& open = context.mirror->transfers().open();
+  return std::any_of(open.begin(), open.end(), [&](const auto& entry) {
+    const Transfer& transfer = entry.second;
+    return &transfer != but && transfer.kind != TransferKind::kSend && transfer.request != 0 &&
+           transfer.request != request &&
+           context.layout().groups[transfer.group].pool == group.pool &&
+           std::find(transfer.blocks.begin(), transfer.blocks.end(), block) !=
+               transfer.blocks.end();
+  });
+}
+
+// A block that nobody holds is handed to a transfer while another one pins it.
+void JudgeHandedOut(Context& context, const kvguard_event& event, const Group& group,
+                    const Transfer& transfer) {
+  for (const int64_t block : transfer.blocks) {
+    if (!context.mirror->InPool(group, block) || context.mirror->BlockOf(group, block).claims > 0 ||
+        !IsPinnedForOther(context, group, block, event.request, &transfer)) {
+      continue;
+    }
+    kvguard_finding& finding = EmitEvent(context, kPinnedRebound, event);
+    finding.group = group.id;
+    SetValues(finding, KVGUARD_NONE, block);
+    return;
+  }
+}
+
 void Announce(Context& context, const kvguard_event& event) {
   mirror::Mirror& mirror = *context.mirror;
   Transfers& transfers = mirror.transfers();
@@ -109,6 +142,7 @@ void Announce(Context& context, const kvguard_event& event) {
       if (mirror.InPool(group, block)) mirror.Lapse(group, block, context.step);
     }
   }
+  if (kind != TransferKind::kSend) JudgeHandedOut(context, event, group, transfer);
   mirror.Pin(transfer, 1);
   const uint32_t index = mirror.Find(transfer.request);
   if (kind == TransferKind::kSend && index != kNoRequest)
@@ -218,19 +252,7 @@ void JudgePlacements(Context& context) {
 
 void JudgePinned(Context& context, const Request& request, const Group& group, int64_t column,
                  int64_t block) {
-  const mirror::Block& b = context.mirror->BlockOf(group, block);
-  bool wrong = b.pins_out > 0;
-  for (const auto& [id, transfer] : context.mirror->transfers().open()) {
-    if (wrong) break;
-    if (transfer.kind == TransferKind::kSend || transfer.request == 0 ||
-        transfer.request == request.key ||
-        context.layout().groups[transfer.group].pool != group.pool) {
-      continue;
-    }
-    wrong =
-        std::find(transfer.blocks.begin(), transfer.blocks.end(), block) != transfer.blocks.end();
-  }
-  if (!wrong) return;
+  if (!IsPinnedForOther(context, group, block, request.key, nullptr)) return;
   kvguard_finding& finding = Emit(context, kPinnedRebound);
   finding.request = request.key;
   finding.group = group.id;

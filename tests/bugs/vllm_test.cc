@@ -66,6 +66,16 @@ BUG(B034, vllm_pull_32255, Geometry::Full(16, 64).Flags(kConnector)) {
   p.Run({{"S", 0, 10}});
 }
 
+BUG(B035, vllm_issues_46951, Geometry::Full(16, 64).Flags(kConnector)) {
+  p.s.Admit("Q", {{12}});
+  p.Run({{"Q", 0, 16}});
+  p.s.Blocks(kSend, "Q", {12}, 1).Finish("Q");
+  p.Idle();
+  if (!p.wrong) p.Told(kSendDone, "", {}, 1);
+  p.s.Expect("R").Blocks(KVGUARD_EVENT_RESERVE, "R", {12}, 2);
+  p.Idle();
+}
+
 BUG(B057, vllm_pull_37164, Geometry::Full(16, 64).Flags(kPrefix)) {
   p.s.Admit("P", {{21, 22}}).Tokens(Seq('h', 0, 16));
   p.Run({{"P", 0, 17}});

@@ -56,6 +56,16 @@ Run HandedOut(bool released) {
   };
 }
 
+// The same, handed to a transfer for b.
+Run HandedToATransfer(uint32_t kind, bool released) {
+  return [=](Scenario& s) {
+    s.Admit("a", {{1}}).Schedule("a", 4).Step();
+    s.Blocks(kSend, "a", {1}, 7).Finish("a").Step();
+    if (released) s.Blocks(kSendDone, "", {}, 7);
+    s.Expect("b").Blocks(kind, "b", {1}, 8).Step();
+  };
+}
+
 Run Cancelled(bool drained) {
   return [=](Scenario& s) {
     s.Expect("a").Blocks(kLoad, "a", {1}, 7).Step();
@@ -171,6 +181,29 @@ const std::map<std::string, PlantedScenario>& All() {
           s.Blocks(kLoadFailed, "a", {2}, 7).Schedule("a", 1).Step();
         }}},
       {"failed-load-taken-back", {o, Failed(4)}},
+      {"sent-block-reserved", {o, HandedToATransfer(kReserve, false)}},
+      {"sent-and-reserved", {o, HandedToATransfer(kReserve, true)}},
+      {"sent-block-loaded", {o, HandedToATransfer(kLoad, false)}},
+      {"reserved-for-two",
+       {o,
+        [](Scenario& s) {
+          s.Expect("a").Expect("b").Blocks(kReserve, "a", {1, 2}, 7).Step();
+          s.Blocks(kLoad, "b", {2, 3}, 8).Step();
+        }}},
+      {"reserved-then-loaded",
+       {o,
+        [](Scenario& s) {
+          s.Expect("a").Blocks(kReserve, "", {1, 2}, 7).Step();
+          s.Blocks(kLoad, "a", {1, 2}, 7).Step();
+          s.Blocks(kLoadDone, "a", {}, 7).Admit("a", {{1, 2, 3}}, 8).Schedule("a", 1).Step();
+        }}},
+      {"sent-block-loaded-again-by-its-holder",
+       {o,
+        [](Scenario& s) {
+          Sent({1}, {1, 2}, 4)(s);
+          s.Admit("b", {{1, 3, 4}}, 8).Blocks(kLoad, "b", {1, 3}, 8).Blocks(kLoadDone, "b", {}, 8);
+          s.Schedule("b", 1).Schedule("a", 1).Step();
+        }}},
       {"id-used-twice",
        {o,
         [](Scenario& s) {
