@@ -179,7 +179,7 @@ def judge_fresh(
     codes = []
     if is_owned(account, group, block, step):
         codes.append(BLOCK_OWNED)
-    if is_pinned_against(account, request, group, block):
+    if is_pinned_against(account, request.key, group, block):
         codes.append(PINNED_REBOUND)
     account.fresh_in[pool.index, block] = step
     column = len(request.rows[group.index])
@@ -192,10 +192,12 @@ def judge_fresh(
     return entry, codes
 
 
-def is_pinned_against(account: Account, request: Request, group: Group, block: int) -> bool:
-    """judging.md, Transfers, pinned-rebound."""
+def is_pinned_against(account: Account, request: int, group: Group, block: int) -> bool:
+    """judging.md, Transfers, pinned-rebound: an incoming pin where both keys are known (not 0)."""
     for transfer in account.transfers.pinning(group, block):
-        if transfer.outgoing() or transfer.request not in (0, request.key):
+        if transfer.outgoing():
+            return True
+        if transfer.request != 0 and request not in (0, transfer.request):
             return True
     return False
 

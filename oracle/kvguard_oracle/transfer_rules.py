@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
-from kvguard_oracle.binding import out_of_pool
+from kvguard_oracle.binding import PINNED_REBOUND, is_pinned_against, out_of_pool
 from kvguard_oracle.content import BlockContent
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import FULL, Group
@@ -58,12 +58,15 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
         return [Finding(TRANSFER_REUSED, step, group.index, event.request)]
     blocks = list(event.blocks)
     transfer = Transfer(event.value, event.kind, group, event.request, event.first, blocks)
-    account.transfers.open[event.value] = transfer
+    # the RESERVE of its own id gives way
+    account.transfers.open.pop(event.value, None)
     findings = out_of_pool(step, group, event, event.request)
     if transfer.incoming():
         # they hand their blocks out
         for block in event.blocks:
             end_passed_claims(account, group.pool, block, step)
+        findings += judge_handed_out(account, step, transfer)
+    account.transfers.open[event.value] = transfer
     request = account.requests.get(event.request)
     if event.kind == LOAD:
         if request is None:
@@ -73,6 +76,17 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
     elif transfer.outgoing() and request is not None:
         findings += judge_send(step, transfer, request)
     return findings
+
+
+def judge_handed_out(account: Account, step: int, transfer: Transfer) -> list[Finding]:
+    """pinned-rebound: nobody claims a block, and another transfer pins it; one for the event."""
+    group = transfer.group
+    for block in transfer.blocks:
+        if account.claims(group.pool, block) > 0:
+            continue
+        if is_pinned_against(account, transfer.request, group, block):
+            return [Finding(PINNED_REBOUND, step, group.index, transfer.request)]
+    return []
 
 
 def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:

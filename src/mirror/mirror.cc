@@ -228,7 +228,7 @@ void Mirror::Pin(const Transfer& transfer, int by) {
   const bool load = transfer.kind == TransferKind::kLoad;
   const auto add = [by](uint32_t* pins) { *pins += static_cast<uint32_t>(by); };
   for (const int64_t block : transfer.blocks) {
-    if (!InPool(group, block)) continue;
+    if (!InPool(group, block) || block == layout_->PoolOf(group).null_block) continue;
     Block& b = TouchBlock(group, block);
     if (transfer.kind == TransferKind::kSend) {
       add(&b.pins_out);

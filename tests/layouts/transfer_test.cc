@@ -197,6 +197,13 @@ const std::map<std::string, PlantedScenario>& All() {
           s.Blocks(kLoad, "a", {1, 2}, 7).Step();
           s.Blocks(kLoadDone, "a", {}, 7).Admit("a", {{1, 2, 3}}, 8).Schedule("a", 1).Step();
         }}},
+      {"null-block-sent-and-loaded",
+       {o,
+        [](Scenario& s) {
+          s.Admit("a", {{1, 2}}).Schedule("a", 8).Step();
+          s.Blocks(kSend, "", {0, 2}, 7).Finish("a").Step();
+          s.Expect("b").Blocks(kLoad, "b", {0, 3}, 8).Step();
+        }}},
       {"sent-block-loaded-again-by-its-holder",
        {o,
         [](Scenario& s) {

@@ -201,6 +201,111 @@ def test_a_load_names_what_its_reserve_held():
     assert told(*held, load, gone, *admit(2, [3])) == [(1103, 0, 2, 0)]
 
 
+HANDING_OUT = pytest.mark.parametrize("kind", ["reserve", "load"])
+
+
+@HANDING_OUT
+def test_what_is_sent_is_not_handed_out(kind):
+    sent = [*admit(1, [3, 5]), transfer("send-pending", 7, 3, 5, request=1)]
+    gone, handed = event("finish", 1), transfer(kind, 8, 2, 5, 3, request=9)
+    # one for the event, though both blocks are pinned
+    assert told(*sent, gone, handed) == [(1103, 0, 9, -1)]
+    assert told(*sent, gone, transfer(kind, 8, 3)) == [(1103, 0, 0, -1)]
+    # its own request's send too
+    assert told(*sent, gone, transfer(kind, 8, 3, request=1)) == [(1103, 0, 1, -1)]
+    assert told(*sent, gone, transfer(kind, 8, 2, 6, request=9)) == []
+    cancelled = [*sent, gone, transfer("cancel", 7)]
+    assert told(*cancelled, handed) == [(1103, 0, 9, -1)]
+    for last in ("send-done", "drain"):
+        assert told(*sent, gone, transfer(last, 7), handed) == []
+    # ids out of the pool are looked at by themselves
+    out = transfer(kind, 8, 10, 3, request=9)
+    assert told(*sent, gone, out) == [(201, 0, 9, 0), (1103, 0, 9, -1)]
+    late = outcome(1, events=[handed])
+    assert codes(begin(1, [*sent, gone], []), late, end(1)) == [(1103, 0, 9, -1)]
+
+
+@HANDING_OUT
+def test_what_is_sent_and_claimed_is_not_judged_when_it_is_handed_out(kind):
+    sent = [*admit(1, [3, 5]), transfer("send-pending", 7, 3, 5, request=1)]
+    handed = transfer(kind, 8, 5, 3, request=9)
+    assert told(*sent, handed) == []
+    # one is claimed by somebody else, the other by nobody
+    assert told(*sent, event("finish", 1), *admit(2, [3], first=4), handed) == [(1103, 0, 9, -1)]
+    both = admit(2, [3, 5], first=8)
+    assert told(*sent, event("finish", 1), *both, handed) == []
+    # given back by a row that lives on
+    assert told(*sent, event("truncate", 1, 0, first=1), handed) == [(1103, 0, 9, -1)]
+
+
+def test_a_block_is_claimed_in_any_group_of_its_pool():
+    def handed(*rows, pool_of_other=0):
+        pools, groups = [pool(), pool(id=1)], [group(), group(id=1, pool=pool_of_other)]
+        events = [*admit(1, *rows), transfer("send-pending", 7, 3)]
+        last = event("reserve", 9, 1, value=8, blocks=[3])
+        return told(*events, last, pools=pools, groups=groups)
+
+    assert handed([5], [6]) == [(1103, 1, 9, -1)]
+    assert handed([3], [6]) == []
+    assert handed([5], [3]) == []
+    # the same id in another pool is another block
+    assert handed([5], [6], pool_of_other=1) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rebound"),
+    [
+        (("reserve", 1), ("load", 2), True),
+        (("reserve", 1), ("reserve", 2), True),
+        (("load", 1), ("reserve", 2), True),
+        (("load", 1), ("load", 2), True),
+        (("load", 2), ("load", 2), False),
+        # whose it is is not known
+        (("reserve", 0), ("load", 2), False),
+        (("load", 1), ("reserve", 0), False),
+        (("reserve", 0), ("reserve", 0), False),
+        # what is sent is handed out to nobody
+        (("reserve", 1), ("send-pending", 2), False),
+    ],
+)
+def test_what_comes_in_for_one_is_not_handed_to_another(first, second, rebound):
+    one = transfer(first[0], 7, 3, request=first[1])
+    other = transfer(second[0], 8, 3, request=second[1])
+    expected = [(1103, 0, second[1], -1)] if rebound else []
+    assert told(one, other) == expected
+    assert told(one, transfer("cancel", 7), other) == expected
+    assert told(one, transfer("drain", 7), other) == []
+
+
+def test_a_reserve_gives_way_to_its_own_load():
+    reserve = transfer("reserve", 7, 3, 5, request=1)
+    # its own pin is gone, whoever it was for; what others hold stays
+    assert told(reserve, transfer("load", 7, 3, 5, request=1)) == []
+    assert told(reserve, transfer("load", 7, 3, 3, request=2)) == []
+    other = transfer("reserve", 8, 5, request=2)
+    assert told(reserve, other) == [(1103, 0, 2, -1)]
+    load = transfer("load", 7, 3, 5, request=1)
+    assert told(other, reserve) == [(1103, 0, 1, -1)]
+    assert told(other, reserve, load) == [(1103, 0, 1, -1), (1103, 0, 1, -1)]
+    # an id that was used is not judged
+    assert told(other, load, load) == [(1103, 0, 1, -1), (1107, 0, 1, -1)]
+
+
+@HANDING_OUT
+@pytest.mark.parametrize(("tokens", "rebound"), [(11, True), (10, False)])
+def test_a_passed_claim_ends_before_its_block_is_handed_out(kind, tokens, rebound):
+    # a window of 8: column 0 is not needed at 11, and is at 10; `low` is one less
+    sent = transfer("send-pending", 7, 3, request=1)
+    first = begin(1, admit(1, [3, 5, 2]), [scheduled(1, tokens, 0, 1)])
+    done = outcome(1, (1, 0))
+    handed = begin(2, [sent, transfer(kind, 8, 3, request=9)], [])
+    fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
+    expected = [(1103, 0, 9, -1)] if rebound else []
+    # ended silently, or by `low` itself
+    assert codes(first, end(1), handed, **fields) == expected
+    assert codes(first, end(1), done, handed, **fields) == expected
+
+
 def test_reserve_and_load_hand_their_blocks_out():
     # a window of 8, request 1 at [10, 11]: column 0 may be passed; it is freed without a finding
     def freed(tokens, drafts, *events):
