@@ -29,9 +29,11 @@ class Transfer:
     cancelled: bool = False
 
     def pins(self, group: Group, block: int) -> bool:
-        """Ids belong to the pool; one that is out of it pins nothing."""
+        """Ids belong to the pool; one that is out of it pins nothing, nor does the null block."""
         pool = self.group.pool
-        return pool.index == group.pool.index and pool.in_range(block) and block in self.blocks
+        if pool.index != group.pool.index or not pool.in_range(block) or pool.is_null(block):
+            return False
+        return block in self.blocks
 
     def incoming(self) -> bool:
         return self.kind in (RESERVE, LOAD)

@@ -151,6 +151,20 @@ def test_ids_out_of_the_pool_are_found_and_pin_nothing():
     assert told(load, transfer("load-failed", 7, 3, 9)) == []
 
 
+@pytest.mark.parametrize("kind", ["reserve", "load"])
+@pytest.mark.parametrize("held", ["reserve", "load", "send-pending"])
+def test_the_null_block_is_not_pinned(held, kind):
+    pinned, handed = transfer(held, 7, 0, 3, request=1), transfer(kind, 8, 0, 5, request=9)
+    assert told(pinned, handed) == []
+    # in a pool without one, 0 is a block as any other
+    assert told(pinned, handed, pools=[pool(null_block=-1)]) == [(1103, 0, 9, -1)]
+
+
+def test_the_null_block_may_be_read_while_a_load_names_it():
+    # bound as null: 0202 alone
+    assert {code for code, *_ in read_at(4, [0, 5], transfer("load", 7, 0))} == {202}
+
+
 def test_failed_blocks_are_of_the_transfers_group():
     pools = [pool(), pool(id=1, num_blocks=20)]
     groups = [group(), group(id=1, pool=1)]
