@@ -93,6 +93,8 @@ def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
     row = request.rows[load.group.index]
     for index, block in enumerate(load.blocks):
         column = load.column(index)
+        if stands_for_unkept(load.group, block) and not is_needed(load.group, column, request.low):
+            continue
         if column >= len(row) or row[column].block != block:
             return [misplaced(step, load, request, load.group.first_of(column))]
     return []
@@ -100,9 +102,14 @@ def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
 
 def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
     bound = [entry.block for entry in request.rows[send.group.index]]
-    if all(block in bound for block in send.blocks):
+    if all(block in bound or stands_for_unkept(send.group, block) for block in send.blocks):
         return []
     return [misplaced(step, send, request, -1)]
+
+
+def stands_for_unkept(group: Group, block: int) -> bool:
+    """transfer-misplaced: in windowed groups the null block is a column that is not kept."""
+    return group.kind != FULL and group.pool.is_null(block)
 
 
 def misplaced(step: int, transfer: Transfer, request: Request, pos: int) -> Finding:
@@ -132,6 +139,8 @@ def judge_late_load(account: Account, step: int, load: Transfer, request: Reques
             continue
         entry = row[column]
         if not entry.claims or (group.pool.index, entry.block) in account.ever_homed:
+            continue
+        if stands_for_unkept(group, block) and not is_needed(group, column, request.low):
             continue
         if entry.block != block:
             return [misplaced(step, load, request, group.first_of(column))]

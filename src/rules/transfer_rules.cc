@@ -43,6 +43,10 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
     const int64_t expected =
         column < bound ? context.mirror->BlockAt(request, group, column) : KVGUARD_NONE;
     if (expected == load.blocks[i] && column < bound) continue;
+    if (group.Forgets() && load.blocks[i] == context.layout().PoolOf(group).null_block &&
+        !group.Needs(column, request.frontier.valid_low)) {
+      continue;  // stands for a column that is not kept
+    }
     if (late) {
       const bool counted = column < bound && context.mirror->InPool(group, expected) &&
                            context.mirror->IsClaimed(request, group, column) &&
@@ -65,7 +69,8 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
 void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   const Group& group = context.layout().groups[send.group];
   for (const int64_t block : send.blocks) {
-    bool held = false;
+    // In a windowed group the null block stands for a column that is not kept.
+    bool held = group.Forgets() && block == context.layout().PoolOf(group).null_block;
     const int64_t bound = context.mirror->BoundBlocks(request, group);
     for (int64_t column = 0; column < bound && !held; ++column)
       held = context.mirror->BlockAt(request, group, column) == block;

@@ -66,6 +66,16 @@ Run HandedToATransfer(uint32_t kind, bool released) {
   };
 }
 
+// Window 8: of 16 computed tokens the columns before the third are not kept.
+Run LoadedIntoAWindow(std::vector<int64_t> blocks) {
+  return [=](Scenario& s) {
+    s.Admit("a", {{1, 2, 3, 4, 5}}).Schedule("a", 16).Step();
+    s.Blocks(kSend, "a", {0, 0, 3, 4}, 7).Schedule("a", 1).Step();
+    s.Admit("b", {{0, 0, 3, 4, 6}}, 16).Step();
+    s.Blocks(kLoad, "b", blocks, 8).Step();
+  };
+}
+
 Run Cancelled(bool drained) {
   return [=](Scenario& s) {
     s.Expect("a").Blocks(kLoad, "a", {1}, 7).Step();
@@ -125,6 +135,9 @@ Run Freed(bool finish, int times) {
 
 const std::map<std::string, PlantedScenario>& All() {
   const ScenarioOptions o = Options();
+  ScenarioOptions window = Options();
+  window.groups[0].kind = KVGUARD_GROUP_WINDOW;
+  window.groups[0].window = 8;
   static const std::map<std::string, PlantedScenario> all = {
       {"load-then-read", {o, Loaded(true)}},
       {"read-before-the-load-is-done", {o, Loaded(false)}},
@@ -197,6 +210,8 @@ const std::map<std::string, PlantedScenario>& All() {
           s.Blocks(kLoad, "a", {1, 2}, 7).Step();
           s.Blocks(kLoadDone, "a", {}, 7).Admit("a", {{1, 2, 3}}, 8).Schedule("a", 1).Step();
         }}},
+      {"null-behind-the-window-in-transfers", {window, LoadedIntoAWindow({0, 0, 3, 4})}},
+      {"null-block-loaded-in-a-needed-column", {window, LoadedIntoAWindow({0, 0, 0, 4})}},
       {"null-block-sent-and-loaded",
        {o,
         [](Scenario& s) {

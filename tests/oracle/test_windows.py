@@ -24,6 +24,7 @@ from scenario import (
     plan,
     pool,
     scheduled,
+    transfer,
 )
 
 FULL = {}
@@ -461,3 +462,50 @@ def test_windows_in_a_pool_without_a_null_block():
     kinds = {"groups": [group(**WINDOW)], "pools": [pool(null_block=-1)]}
     first = begin(1, admit(1, [0, 5, 2], first=10), [])
     assert found(judge(first, geometry_line=geometry(**kinds))) == []
+
+
+# Transfers: the null block stands for a column that is not kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocks", "low", "loaded", "late"),
+    [
+        # the column is bound, and passed at 11; at 10 it is needed
+        (WINDOW, [0, 5, 2], 11, None, None),
+        (WINDOW, [0, 5, 2], 10, 0, 0),
+        (WINDOW, [0, 0, 2], 15, None, None),
+        (WINDOW, [0, 0, 2], 14, 4, 4),
+        ({**WINDOW, "retained": 2}, [0, 5, 2], 12, 0, 0),
+        ({**WINDOW, "retained": 2}, [0, 5, 2], 13, None, None),
+        # the sink is kept for ever
+        ({**WINDOW, "sink": 1}, [0, 5, 2], 11, 0, 0),
+        (CHUNKED, [0, 0, 2], 8, None, None),
+        (CHUNKED, [0, 5, 2], 7, 0, 0),
+        # not yet computed: late it is not judged
+        (CHUNKED, [3, 0, 2], 7, 4, None),
+        (CHUNKED, [0, 0, 0], 12, 8, 8),
+        # only the null block does: another id is judged, late only where it is claimed
+        (WINDOW, [6, 5, 2], 11, 0, None),
+        # behind the row, 12..15: passed at 23
+        (WINDOW, [3, 5, 2, 0], 23, None, None),
+        (WINDOW, [3, 5, 2, 0], 22, 12, None),
+        (FULL, [0, 5, 2], 12, 0, 0),
+    ],
+)
+def test_transfers_of_columns_that_are_not_kept(kind, blocks, low, loaded, late):
+    admission = admit(1, [3, 5, 2], first=low, count=32)
+    load = transfer("load", 7, *blocks, request=1)
+
+    def told(*events):
+        line = geometry([group(**{"max_columns": 8, **kind})], max_model_len=32)
+        return found(judge(begin(1, list(events), []), geometry_line=line))
+
+    def at(position):
+        return [] if position is None else [(1105, 0, 1, position)]
+
+    assert told(*admission, load) == at(loaded)
+    assert told(load, *admission) == at(late)
+    # a SEND_PENDING is asked for its blocks alone, wherever the frontier is
+    send = transfer("send-pending", 8, *blocks, request=1)
+    misplaced = 6 in blocks or (kind == FULL and 0 in blocks)
+    assert told(*admission, send) == at(-1 if misplaced else None)
