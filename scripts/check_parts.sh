@@ -4,7 +4,7 @@
 # Parts of a real vLLM, alone, in the rig's environment: its scheduler's streams hold no finding, and the slot kernels of two
 # releases make the addresses that the guard expects, or the fault that is known of one of them.
 
-KVGUARD_SCRIPT=check-kernel
+KVGUARD_SCRIPT=check-parts
 . "$(dirname "$0")/lib.sh"
 build=${KVGUARD_BUILD:-$KVGUARD_ROOT/build}
 [ -n "${KVGUARD_BUILD:-}" ] || "$KVGUARD_ROOT/scripts/build.sh" build >&2

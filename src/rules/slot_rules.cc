@@ -78,7 +78,9 @@ int64_t ExpectedSlot(const Context& context, const mirror::Request& request, con
 
 // A position that is not bound has no right slot; one of another rank needs no binding.
 bool IsRight(int64_t expected, int64_t observed, bool local) {
-  return expected == kNotJudged || (expected == observed && (expected != KVGUARD_NONE || !local));
+  // An engine's pad slot may be any number, those that mean something else here included.
+  if (!local) return expected == observed;
+  return expected == kNotJudged || (expected == observed && expected != KVGUARD_NONE);
 }
 
 // A sharded group: runs of `interleave` slots, and pad slots between them.

@@ -167,6 +167,21 @@ TEST(ContextParallel, EachPlantedFaultIsFoundAndNothingElse) {
   CheckPlantedList("context_parallel_faults.txt", All());
 }
 
+TEST(ContextParallel, ThePadSlotMayBeAnyNumber) {
+  for (const int64_t pad : {int64_t{-1}, int64_t{-2}, int64_t{INT32_MAX}}) {
+    for (const bool wrong : {false, true}) {
+      ScenarioOptions options = Options();
+      options.pad_slot = pad;
+      Scenario s(options);
+      s.Admit("a", {{3, 5}}).Schedule("a", 13).Step([=](ScenarioPlan& p) {
+        if (wrong) p.groups[0].slots[2] = 30;
+      });
+      const std::vector<uint32_t> expected(wrong ? 1 : 0, rules::kSlotNotLocal);
+      EXPECT_EQ(s.Codes(), expected) << pad << "\n" << s.Report();
+    }
+  }
+}
+
 uint32_t FirstCauseOf(ScenarioOptions options, const Run& run, uint64_t* arg) {
   Scenario s(std::move(options));
   run(s);

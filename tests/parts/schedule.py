@@ -4,7 +4,8 @@
     python tests/parts/schedule.py [LAYOUT...] [--seed N] [--steps N]
 
 No model runs: a made-up output answers each step. No plan is fed either, so that what is judged is
-the stream of bindings alone, and it must hold no finding. Prints a JSON line for each layout.
+the stream of bindings alone, and it must hold no finding. The connector's store is empty: it is
+asked, and never hits. Prints a JSON line for each layout.
 """
 
 from __future__ import annotations
