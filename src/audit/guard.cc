@@ -36,6 +36,7 @@ bool MovesBindings(uint32_t kind) {
 constexpr uint8_t kTableSeen = 1;
 constexpr uint8_t kSlotsSeen = 2;
 constexpr uint8_t kFinalSeen = 4;
+constexpr uint8_t kStatesSeen = 8;
 
 }  // namespace
 
@@ -310,10 +311,12 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeLengths(context);
   for (const auto& group : plan_view_.groups) {
     kvguard::rules::JudgeSlots(context, group);
+    kvguard::rules::JudgeStates(context, group);
     uint8_t& seen = planned_[group.group->id];
     if (final) seen |= kFinalSeen;
     if (group.table.present()) seen |= kTableSeen;
     if (group.slots.present()) seen |= kSlotsSeen;
+    if (group.states.present()) seen |= kStatesSeen;
   }
   if (!record_findings_.empty()) kvguard::explain::NameCauses(context);
   Conclude(context);
@@ -365,8 +368,13 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
     NoteGap("step-abandoned", record.step);
   } else if (real && !lost_ && !step_unjudged_) {
     for (size_t g = 0; g < planned_.size(); ++g) {
-      if ((planned_[g] & kTableSeen) == 0) NoteGap("table-not-presented", record.step);
-      if ((planned_[g] & kSlotsSeen) == 0) NoteGap("slots-not-presented", record.step);
+      if (layout.groups[g].IsState()) {
+        if ((planned_[g] & (kTableSeen | kStatesSeen)) == 0)
+          NoteGap("states-not-presented", record.step);
+      } else {
+        if ((planned_[g] & kTableSeen) == 0) NoteGap("table-not-presented", record.step);
+        if ((planned_[g] & kSlotsSeen) == 0) NoteGap("slots-not-presented", record.step);
+      }
       if (final_known_[g] != 0 && (planned_[g] & kFinalSeen) == 0)
         NoteGap("final-plan-missing", record.step);
     }

@@ -44,7 +44,9 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.sink = group.sink;
     g.retained = group.retained;
     g.placement = KVGUARD_PLACEMENT_ASSIGNED;
-    g.encoding = KVGUARD_READ_TABLE;
+    const bool states = group.kind == KVGUARD_GROUP_STATE && group.shows_states;
+    g.encoding = states ? KVGUARD_READ_STATE : KVGUARD_READ_TABLE;
+    g.state_mode = group.state_mode;
     g.table_unit = group.table_unit;
     g.flags = options_.group_flags | group.flags;
     g.block_size = group.block_size;
@@ -103,7 +105,7 @@ Scenario& Scenario::Admit(const std::string& name, std::vector<std::vector<int64
   const auto expected = expected_.find(name);
   live.key = keys_[name] = expected != expected_.end() ? expected->second : next_key_++;
   if (expected != expected_.end()) expected_.erase(expected);
-  live.computed = computed;
+  live.computed = live.states_end = computed;
   if (blocks.size() == 1) blocks.resize(options_.groups.size(), blocks[0]);
   live.blocks = blocks;
   Event_& admit = Push(KVGUARD_EVENT_ADMIT, live.key);
@@ -282,6 +284,30 @@ int64_t Scenario::SlotOf(const ScenarioGroup& group, const std::vector<int64_t>&
   return block * size + w / (interleave * n) * interleave + w % interleave;
 }
 
+// A state stands in the column of the tokens that left it, and one column further for each draft
+// that was accepted; a step goes on from there without a copy.
+void Scenario::PlanStates(const ScenarioGroup& group, const Live& live,
+                          const std::vector<int64_t>& blocks, const kvguard_scheduled& row,
+                          ScenarioPlan::Group* out) const {
+  const auto size = static_cast<int64_t>(group.block_size);
+  const auto column_of = [&](int64_t tokens) {
+    return group.state_mode == KVGUARD_STATE_NONE ? 0 : (tokens - 1) / size;
+  };
+  const auto block_in = [&](int64_t column) {
+    return column >= 0 && column < static_cast<int64_t>(blocks.size())
+               ? blocks[static_cast<size_t>(column)]
+               : KVGUARD_NONE;
+  };
+  const int64_t start = live.computed;
+  const int64_t place = group.state_mode == KVGUARD_STATE_ALL
+                            ? column_of(start)
+                            : column_of(live.states_end) + start -
+                                  (live.states_end - live.states_drafts);
+  out->in.push_back(start == 0 ? KVGUARD_NONE : block_in(place));
+  out->out.push_back(block_in(column_of(start + row.num_tokens) + row.num_drafts));
+  out->init.push_back(start == 0);
+}
+
 ScenarioPlan Scenario::RightPlan() const {
   ScenarioPlan plan;
   plan.query_start.push_back(0);
@@ -311,6 +337,8 @@ ScenarioPlan Scenario::RightPlan() const {
       for (const int64_t block : live.blocks[g]) {
         for (int64_t j = 0; j < per_block; ++j) row.push_back(block * per_block + j);
       }
+      if (group.kind == KVGUARD_GROUP_STATE && group.shows_states)
+        PlanStates(group, live, live.blocks[g], s.row, &out);
       row.resize(out.columns, 0);
       out.table.insert(out.table.end(), row.begin(), row.end());
       for (int64_t i = 0; i < s.row.num_tokens; ++i) {
@@ -331,6 +359,9 @@ void ScenarioPlan::Pad(uint64_t rows, uint64_t tokens, int64_t pad_slot) {
   for (Group& group : groups) {
     group.table.resize(padded_rows * group.columns, 0);
     group.slots.resize(padded_tokens, pad_slot);
+    if (!group.in.empty()) group.in.resize(padded_rows, KVGUARD_NONE);
+    if (!group.out.empty()) group.out.resize(padded_rows, KVGUARD_NONE);
+    if (!group.init.empty()) group.init.resize(padded_rows, 0);
   }
 }
 
@@ -352,7 +383,12 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan, const RawEdit& edit) {
         out.slots = ArrayOf(in.slots);
       }
     }
-    if (in.table_present) {
+    if (!in.in.empty() || !in.out.empty()) {
+      out.encoding = KVGUARD_READ_STATE;
+      out.reads.state.in = ArrayOf(in.in);
+      out.reads.state.out = ArrayOf(in.out);
+      if (!in.init.empty()) out.reads.state.init = {in.init.data(), in.init.size(), KVGUARD_U8, 0};
+    } else if (in.table_present) {
       out.encoding = KVGUARD_READ_TABLE;
       kvguard_read_table& table = out.reads.table;
       table.columns = table.row_stride = in.columns;
@@ -393,7 +429,11 @@ kvguard_status Scenario::End(uint32_t flags) {
   kvguard_end end{sizeof(kvguard_end), flags};
   if (flags == 0) {
     for (const Scheduled& s : open_) {
-      if (live_.count(s.name) != 0) live_.at(s.name).computed += s.row.num_tokens;
+      if (live_.count(s.name) == 0) continue;
+      Live& live = live_.at(s.name);
+      live.computed += s.row.num_tokens;
+      live.states_end = live.computed;
+      live.states_drafts = s.row.num_drafts;
     }
   }
   return Feed(KVGUARD_RECORD_END, step_, &end);

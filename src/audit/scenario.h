@@ -24,6 +24,8 @@ struct ScenarioGroup {
   uint32_t sink = 0;
   uint32_t retained = 0;
   uint32_t flags = 0;  // besides those of the options
+  uint32_t state_mode = 0;
+  bool shows_states = true;  // groups of states: their states, not their table
 };
 
 struct ScenarioOptions {
@@ -66,6 +68,10 @@ struct ScenarioPlan {
     std::vector<int64_t> seq_lens;     // empty: not presented
     uint64_t columns = 0;
     bool present = true;
+    // Groups of states, padded_rows each; shown in place of the table where any is not empty.
+    std::vector<int64_t> in;
+    std::vector<int64_t> out;
+    std::vector<uint8_t> init;
     bool table_present = true;
     bool slots_present = true;
   };
@@ -154,6 +160,8 @@ class Scenario {
     uint64_t key = 0;
     std::vector<std::vector<int64_t>> blocks;  // by group
     int64_t computed = 0;
+    int64_t states_end = 0;  // tokens when the last step ended, before its rejected drafts
+    int64_t states_drafts = 0;
   };
   struct Event_ {
     kvguard_event event{};
@@ -165,6 +173,9 @@ class Scenario {
   bool IsSharded(const ScenarioGroup& group) const {
     return options_.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0;
   }
+  void PlanStates(const ScenarioGroup& group, const Live& live,
+                  const std::vector<int64_t>& blocks, const kvguard_scheduled& row,
+                  ScenarioPlan::Group* out) const;
   int64_t SlotOf(const ScenarioGroup& group, const std::vector<int64_t>& blocks,
                  int64_t position) const;
 

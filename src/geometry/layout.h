@@ -37,6 +37,7 @@ struct Group {
   int64_t window = 0;       // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
   int64_t sink = 0;         // WINDOW: first tokens that are kept for ever
   int64_t retained = 0;     // WINDOW: tokens kept beyond the window
+  uint32_t state_mode = 0;  // STATE: kvguard_state_mode
   int64_t num_slots =
       0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
 
@@ -49,7 +50,9 @@ struct Group {
     return table_unit == KVGUARD_UNIT_KERNEL_BLOCK ? kernel_per_block : 1;
   }
   // Whether the group forgets positions while their request lives.
-  bool Forgets() const { return window > 0; }
+  bool Forgets() const { return window > 0 || (IsState() && state_mode != KVGUARD_STATE_NONE); }
+  // Whether blocks hold states, one each, in place of tokens.
+  bool IsState() const { return kind == KVGUARD_GROUP_STATE; }
   // The first position, sinks aside, that a row reads whose next token stands at `position`
   // (mrv2.md 3.4).
   int64_t FirstNeeded(int64_t position) const {
@@ -58,6 +61,7 @@ struct Group {
       return first > 0 ? first : 0;
     }
     if (kind == KVGUARD_GROUP_CHUNKED) return position / window * window;
+    if (IsState() && Forgets()) return position > 0 ? position - 1 : 0;
     return 0;
   }
   // Columns that hold sinks.
@@ -66,6 +70,26 @@ struct Group {
   int64_t FirstNeededColumn(int64_t position) const { return FirstNeeded(position) / block_size; }
   bool Needs(int64_t column, int64_t position) const {
     return column >= FirstNeededColumn(position) || column < SinkColumns();
+  }
+  // STATE: the column of the state of so many tokens, at least one (mrv2.md 3.5).
+  int64_t StateColumn(int64_t tokens) const {
+    return state_mode == KVGUARD_STATE_NONE ? 0 : (tokens - 1) / block_size;
+  }
+  // The columns [first, last] that a step writes whose first token may be any of [low, high].
+  struct Columns {
+    int64_t first = 0;
+    int64_t last = 0;
+  };
+  Columns Written(int64_t low, int64_t high, int64_t tokens, int64_t drafts) const {
+    if (!IsState() || state_mode == KVGUARD_STATE_ALL)
+      return {low / block_size, (high + tokens - 1) / block_size};
+    return {StateColumn(low + tokens), StateColumn(high + tokens) + drafts};
+  }
+  // Columns that a row needs for so many tokens, and a step with that many drafts.
+  int64_t ColumnsFor(int64_t tokens, int64_t drafts) const {
+    const int64_t columns = tokens / block_size + (tokens % block_size > 0 ? 1 : 0);
+    if (!IsState() || state_mode == KVGUARD_STATE_ALL) return columns;
+    return (state_mode == KVGUARD_STATE_NONE ? 1 : columns) + drafts;
   }
   // The block that holds a valid slot.
   int64_t BlockOfSlot(int64_t slot) const { return slot / slots_per_block; }
@@ -111,6 +135,7 @@ struct Layout {
   uint32_t rank = 0;
 
   bool forgets = false;      // some group does
+  bool has_states = false;   // some group holds states
   int64_t content_unit = 1;  // divides the block size of every group
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }

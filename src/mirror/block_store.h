@@ -36,6 +36,8 @@ struct Block {
   uint32_t home_group = 0;
   // What it holds, once its binder has given it back or a load was done into it.
   ContentName content;
+  // Groups of states: of how many tokens it holds the state; 0: not known.
+  int64_t state_tokens = 0;
   // Transfers that pin it: all incoming ones, of these the loads, and the outgoing ones.
   uint32_t pins_in = 0;
   uint32_t loading = 0;

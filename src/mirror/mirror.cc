@@ -28,6 +28,7 @@ void Mirror::Reset() {
   transfers_.Reset();
   zeroing_.NewStep();
   copying_.NewStep();
+  state_copies_.clear();
   num_loading_ = num_out_ = 0;
   lost_.clear();
   lost_claim_ = false;
@@ -60,6 +61,7 @@ uint32_t Mirror::Admit(uint64_t key, std::string_view name, int64_t computed, ui
   request.rows.resize(layout_->groups.size());
   request.frontier = {computed, computed, computed};
   request.admitted_step = step;
+  request.states_end = computed;
   map_.Insert(key, index);
   return index;
 }
@@ -243,11 +245,17 @@ void Mirror::Pin(const Transfer& transfer, int by) {
 
 void Mirror::ContentWritten(const Request& request) {
   for (const geometry::Group& group : layout_->groups) {
-    // Whatever the start, it is written.
-    const int64_t first = geometry::BlocksFor(request.start_high, group.block_size);
-    const int64_t end =
-        std::min(BoundBlocks(request, group),
-                 geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size));
+    // Whatever the start, it is written. A state goes on from the one before, unless it is the
+    // first.
+    if (group.IsState() && request.start_high > 0) continue;
+    const int64_t first =
+        group.IsState() ? group.Written(0, 0, request.num_tokens, request.num_drafts).first
+                        : geometry::BlocksFor(request.start_high, group.block_size);
+    const int64_t last =
+        group.IsState()
+            ? group.Written(0, 0, request.num_tokens, request.num_drafts).last
+            : geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size) - 1;
+    const int64_t end = std::min(BoundBlocks(request, group), last + 1);
     for (int64_t column = first; column < end; ++column) {
       const int64_t block = BlockAt(request, group, column);
       if (InPool(group, block)) SetLost(group, block, false);
@@ -282,6 +290,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (!forward) continue;
     if (request.chain.active()) NoteSampled(&request, step);
     if (!lost_.empty()) ContentWritten(request);
+    if (layout_->has_states) StatesWritten(&request, abandoned);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

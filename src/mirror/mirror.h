@@ -97,6 +97,11 @@ struct Request {
   int64_t start_high = 0;
   int64_t num_tokens = 0;
   int64_t num_drafts = 0;
+  // Where the last step with tokens that moved the request's states ended, before its rejected
+  // drafts, and how many drafts it had; KVGUARD_NONE: not known. An admission counts as such a
+  // step.
+  int64_t states_end = KVGUARD_NONE;
+  int64_t states_drafts = 0;
   int64_t rejected = KVGUARD_NONE;  // of num_drafts, once an outcome inside the step said so
   uint64_t seen_plan = 0;           // serial of the last plan that had a row for it: finds doubles
   // Some column that a window of it needs may not hold its block: one was given away or is null, or
@@ -180,6 +185,11 @@ class Mirror {
   // Whether a column that is needed holds what it held when it was bound.
   bool HoldsItsBlock(const Request& request, const geometry::Group& group, int64_t column) const;
   void Truncate(Request* request, const geometry::Group& group, int64_t columns, uint64_t step);
+  // The claim of a column ends because its block is bound again further on in the same row.
+  void MoveAway(Request* request, const geometry::Group& group, int64_t column, uint64_t step) {
+    GiveBack(*request, group, column, step);
+    request->rows[group.id].claimed_in[static_cast<size_t>(column)] |= kNoClaim;
+  }
   void MarkAppend(Request* request, const geometry::Group& group) {
     request->rows[group.id].last_append =
         static_cast<uint32_t>(request->rows[group.id].entries.size());
@@ -205,6 +215,7 @@ class Mirror {
     block->home = 0;
     block->bound = block->written = false;
     block->content = {};
+    block->state_tokens = 0;
   }
   // Whether a prefix hit in that column reads what belongs there, as far as is known.
   static bool IsAtHome(const Block& block, uint32_t group, int64_t column) {
@@ -222,6 +233,7 @@ class Mirror {
     block->bound = true;
     block->written = false;
     block->content = {};
+    block->state_tokens = 0;
     ++block->claims;
   }
   static void ClaimHit(Block* block, uint64_t step) {
@@ -251,6 +263,7 @@ class Mirror {
     uint64_t key = 0;
     uint32_t group = 0;
     int64_t column = 0;
+    int64_t computed = 0;  // tokens that the request counted as valid then
   };
   std::vector<Hit>& hits() { return hits_; }
 
@@ -308,6 +321,25 @@ class Mirror {
     return false;
   }
 
+  // --- states ---
+  // The column that holds the state of so many tokens; KVGUARD_NONE where it is not known.
+  static int64_t PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens);
+  // Whether the state of any count of tokens that the request may have stands in that column.
+  static bool MayBePlace(const Request& request, const geometry::Group& group, int64_t column);
+  // Copies of states that were done in the open step.
+  struct StateCopy {
+    uint32_t group = 0;
+    int64_t source = 0;
+    int64_t target = 0;
+  };
+  const std::vector<StateCopy>& state_copies() const { return state_copies_; }
+  void AddStateCopy(const StateCopy& copy) {
+    state_copies_.push_back(copy);
+    says_state_copies_ = true;
+  }
+  // Whether this engine ever says that it copied a state: else it may do so unsaid.
+  bool says_state_copies() const { return says_state_copies_; }
+
   // --- steps ---
   // Stamps one plan; finds a request that has two rows in it.
   uint64_t NextPlanSerial() { return ++plan_serial_; }
@@ -319,6 +351,7 @@ class Mirror {
     hits_.clear();
     zeroing_.NewStep();
     copying_.NewStep();
+    state_copies_.clear();
   }
   // The last step that was begun, over restores; 0 if none was.
   uint64_t last_begun() const { return open_step_; }
@@ -370,6 +403,8 @@ class Mirror {
  private:
   void ExpireWindows(Request* request, uint64_t step);
   static void NoteSampled(Request* request, uint64_t step);
+  // The step left states behind, or may have.
+  void StatesWritten(Request* request, bool abandoned);
   // The step wrote blocks from their first token on.
   void ContentWritten(const Request& request);
   bool OwnersHoldTheirBlocks() const;
@@ -386,6 +421,8 @@ class Mirror {
   Transfers transfers_;
   Announced zeroing_;
   Announced copying_;
+  std::vector<StateCopy> state_copies_;
+  bool says_state_copies_ = false;
   int64_t num_loading_ = 0;  // pins of loads, of sends, and blocks without content
   int64_t num_out_ = 0;
   std::set<std::pair<uint32_t, int64_t>> lost_;  // pool, block

@@ -90,6 +90,7 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
       writer.Put(group.sink);
       writer.Put(group.retained);
     }
+    if (group.IsState()) writer.Put(group.state_mode);
     if (group.IsSharded()) {
       writer.Put(group.ranks);
       writer.Put(group.rank);
@@ -287,10 +288,14 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
     }
     PutChain(writer, with_content ? request : Request{});
     PutRows(writer, request.rows, *layout_);
+    if (!layout_->has_states) continue;
+    writer.Put(request.states_end);
+    writer.Put(request.states_drafts);
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
-           block.freed || block.ever_home || block.content.tokens != 0;
+           block.freed || block.ever_home || block.content.tokens != 0 ||
+           block.state_tokens != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
@@ -311,6 +316,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
                                       (block.ever_home ? 4 : 0)));
       writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
       writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
+      if (layout_->has_states) writer.Put(block.state_tokens);
     });
   }
   writer.Put(static_cast<uint32_t>(released_.size()));
@@ -339,6 +345,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   for (const Unplaced& unplaced : transfers_.unplaced()) put(unplaced.id, unplaced.load);
   writer.Put(static_cast<uint32_t>(transfers_.ended().size()));
   for (const uint64_t id : transfers_.ended()) writer.Put(id);
+  if (layout_->has_states) writer.Put(static_cast<uint8_t>(says_state_copies_));
   writer.Put(open_step_);
   writer.Put(previous_step_);
   writer.Put(static_cast<uint32_t>(previous_.size()));
@@ -462,6 +469,12 @@ step::Status Mirror::Restore(std::string_view bytes) {
     }
     if (!GetChain(reader, &request)) return damaged();
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
+    if (layout_->has_states &&
+        (!reader.Get(&request.states_end) || !reader.Get(&request.states_drafts) ||
+         request.states_end < KVGUARD_NONE || request.states_end > kMost ||
+         request.states_drafts < 0 || request.states_drafts > kMost)) {
+      return damaged();
+    }
     request.maybe_stale = layout_->forgets;  // looked at once more, at its next row
     // Claims are what the rows say: they are counted anew, not read.
     for (const geometry::Group& group : layout_->groups) {
@@ -495,6 +508,8 @@ step::Status Mirror::Restore(std::string_view bytes) {
           !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
+      if (layout_->has_states && (!reader.Get(&block.state_tokens) || block.state_tokens < 0))
+        return damaged();
       block.lost = lost != 0;
       block.freed = freed != 0;
       block.bound = (filled & 1) != 0;
@@ -520,6 +535,9 @@ step::Status Mirror::Restore(std::string_view bytes) {
   if (!GetTransfers(reader, *layout_, &fresh.transfers_, &fresh.zeroing_, &fresh.copying_))
     return damaged();
   for (const auto& [id, transfer] : fresh.transfers_.open()) fresh.Pin(transfer, 1);
+  uint8_t says = 0;
+  if (layout_->has_states && (!reader.Get(&says) || says > 1)) return damaged();
+  fresh.says_state_copies_ = says != 0;
   uint32_t num_previous = 0;
   if (!reader.Get(&fresh.open_step_) || !reader.Get(&fresh.previous_step_) ||
       !reader.Count(&num_previous, 24))

@@ -15,6 +15,10 @@ using mirror::Request;
 // Columns in front of the frontier may be prefix hits: content that others wrote, which nobody owns
 // by this binding.
 bool IsHit(const Request& request, const Group& group, int64_t column) {
+  if (group.IsState()) {  // the one state that the request goes on from
+    const int64_t low = request.frontier.valid_low;
+    return group.Forgets() && low > 0 && column == group.StateColumn(low);
+  }
   return (column + 1) * group.block_size <= request.frontier.valid_low;
 }
 
@@ -22,7 +26,7 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
 // what it holds (mrv2.md 6.2, trap 10).
 bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
                      int64_t column, int64_t block, const mirror::Block& b) {
-  if (request.admitted_step != context.step || request.frontier.valid_low != request.known - 1 ||
+  if (group.IsState() || request.admitted_step != context.step || request.frontier.valid_low != request.known - 1 ||
       (column + 1) * group.block_size > request.known ||
       mirror::Mirror::EarlierClaims(b, context.step) == 0) {
     return false;
@@ -33,6 +37,26 @@ bool IsRecomputedHit(const Context& context, const Request& request, const Group
     return other.id == group.id && at == column;
   };
   return context.mirror->FindClaim(group, block, here) != kNoRequest;
+}
+
+// Speculative blocks of a row of states move on with it (mrv2.md 3.5): the row holds the block in
+// columns where no state of it can stand. Ends the claims of these.
+bool MovesOn(Context& context, Request& request, const Group& group, int64_t block) {
+  if (group.state_mode != KVGUARD_STATE_ALIGN || !group.IsState()) return false;
+  mirror::Mirror& mirror = *context.mirror;
+  const int64_t columns = mirror.BoundBlocks(request, group);
+  const auto holds = [&](int64_t column) {
+    return mirror.BlockAt(request, group, column) == block &&
+           mirror.IsClaimed(request, group, column) &&
+           group.Needs(column, request.frontier.valid_high);
+  };
+  for (int64_t column = 0; column < columns; ++column) {
+    if (holds(column) && mirror::Mirror::MayBePlace(request, group, column)) return false;
+  }
+  for (int64_t column = 0; column < columns; ++column) {
+    if (holds(column)) mirror.MoveAway(&request, group, column, context.step);
+  }
+  return true;
 }
 
 // *stamp: of the row's blocks, or 0 while they have none.
@@ -58,7 +82,13 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     mirror.Push(&request, group, block, context.step | mirror::kNoClaim);
     return;
   }
-  if (block == context.layout().PoolOf(group).null_block) {
+  const bool is_null = block == context.layout().PoolOf(group).null_block;
+  if (is_null && group.IsState() && group.Forgets() && !IsHit(request, group, column)) {
+    // No state is kept there.
+    mirror.Push(&request, group, block, context.step | mirror::kNoClaim);
+    return;
+  }
+  if (is_null) {
     emit(kBlockNull);
     request.maybe_stale = true;
     mirror.Push(&request, group, block);
@@ -68,7 +98,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   // costs one look a block, and the row of a long shared prefix one stamp more.
   mirror::Block& b = mirror.TouchBlock(group, block);
   if (b.claims > 0 && *stamp == 0) *stamp = mirror.StampRow(request, group);
-  if (*stamp != 0 && b.stamp == *stamp) {
+  if (*stamp != 0 && b.stamp == *stamp && !MovesOn(context, request, group, block)) {
     emit(kBlockRepeated);
     ++b.claims;  // keeps the count of claims equal to the row entries
   } else if (IsHit(request, group, column) ||
@@ -78,7 +108,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
       mirror::Mirror::ForgetContent(&b);
     if (b.lost) mirror.NoteLostClaim();
     mirror::Mirror::ClaimHit(&b, context.step);
-    mirror.hits().push_back({request.key, group.id, column});
+    mirror.hits().push_back({request.key, group.id, column, request.frontier.valid_low});
     mirror::Row& row = request.rows[group.id];
     if (row.hit_step != context.step || row.hit_first == row.hit_end) {
       row.hit_step = context.step;
@@ -268,6 +298,23 @@ void JudgeCount(Context& context, Request& request, const kvguard_scheduled& row
   SetStart(request, row.num_computed);
 }
 
+// A step must have somewhere to leave its states.
+void JudgeStateTargets(Context& context, const Request& request, const Group& group) {
+  const int64_t null_block = context.layout().PoolOf(group).null_block;
+  if (!group.Forgets() || request.start == KVGUARD_NONE || null_block == KVGUARD_NONE) return;
+  const int64_t first = group.StateColumn(request.start + request.num_tokens);
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  for (int64_t column = first; column < bound && column <= first + request.num_drafts; ++column) {
+    if (context.mirror->BlockAt(request, group, column) != null_block) continue;
+    kvguard_finding& finding = Emit(context, kBlockNull);
+    finding.request = request.key;
+    finding.group = group.id;
+    finding.pos = column;
+    SetValues(finding, KVGUARD_NONE, null_block);
+    return;
+  }
+}
+
 // Tokens that the request's blocks must hold in this step. What may still turn out rejected is
 // never needed beyond the model's length.
 int64_t Reach(const geometry::Layout& layout, const Request& request,
@@ -314,7 +361,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
     mirror.Schedule(index);
     const int64_t end = Reach(context.layout(), request, row);
     for (const Group& group : context.layout().groups) {
-      const int64_t needed = geometry::BlocksFor(end, group.block_size);
+      const int64_t needed = group.ColumnsFor(end, row.num_drafts);
       const int64_t bound = mirror.BoundBlocks(request, group);
       if (bound < needed) {
         kvguard_finding& finding = Emit(context, kCapacityShort);
@@ -323,6 +370,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
         finding.pos = end - 1;
         SetValues(finding, needed, bound);
       }
+      if (group.IsState()) JudgeStateTargets(context, request, group);
     }
     JudgeWriters(context, request);
     JudgeWritesToPinned(context, request);

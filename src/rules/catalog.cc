@@ -105,6 +105,20 @@ kvguard_rule kRules[] = {
                  "to load them."),
     KVGUARD_RULE(kRejectedTooMany, FRONTIER, PROOF, "rejected-more-than-drafted",
                  "An outcome rejects more drafts than its step had."),
+    KVGUARD_RULE(kStateMismatch, STATE, PROOF, "state-mismatch",
+                 "A row goes on from another recurrent state than the one its last step left."),
+    KVGUARD_RULE(kStateTargetMismatch, STATE, PROOF, "state-target-mismatch",
+                 "A row leaves its recurrent state in another block than the one bound for it."),
+    KVGUARD_RULE(kStateUninitialised, STATE, PROOF, "state-uninitialised",
+                 "A request's first tokens go on from whatever its state block held before."),
+    KVGUARD_RULE(kStateDiscarded, STATE, PROOF, "state-discarded",
+                 "The recurrent state of a row with computed tokens is initialised anew."),
+    KVGUARD_RULE(kStateNotCopied, STATE, PROOF, "state-not-copied",
+                 "A row goes on from the state block of its next column, and its state was not "
+                 "copied there."),
+    KVGUARD_RULE(kPadStateReal, STATE, PROOF, "pad-state-real",
+                 "A padding row, or a dummy pass, names a real state block: it overwrites the "
+                 "state there."),
     KVGUARD_RULE(kReadWhileLoading, TRANSFER, PROOF, "read-while-loading",
                  "Attention reads a block that a transfer is still filling."),
     KVGUARD_RULE(kWriteWhilePinned, TRANSFER, PROOF, "write-while-pinned",
@@ -170,6 +184,7 @@ int CausalRank(uint32_t code) {
     case KVGUARD_FAMILY_LENGTH:
       return 5;
     case KVGUARD_FAMILY_SLOT:
+    case KVGUARD_FAMILY_STATE:
       return 6;
     case KVGUARD_FAMILY_LIFETIME:
     case KVGUARD_FAMILY_CONTENT:

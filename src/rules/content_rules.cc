@@ -44,6 +44,7 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   Block& b = mirror.TouchBlock(group, block);
   if (!Mirror::IsAtHome(b, group.id, hit.column)) return;
   const int64_t end = (hit.column + 1) * group.block_size;
+  if (group.IsState() && end != hit.computed) return;
   ContentName held = b.content;
   if (b.bound) {
     const Request* writer = b.owner != 0 ? mirror.FindRequest(b.owner) : nullptr;
@@ -117,7 +118,9 @@ void JudgeStrayed(Context& context) {
     if (!mirror.InPool(group, block) || !mirror.IsClaimed(*request, group, strayed.column))
       continue;
     const mirror::Block& b = mirror.BlockOf(group, block);
-    if (mirror::Mirror::IsAtHome(b, group.id, strayed.column)) continue;
+    const bool other_state =
+        group.IsState() && b.state_tokens != 0 && b.state_tokens != strayed.computed;
+    if (mirror::Mirror::IsAtHome(b, group.id, strayed.column) && !other_state) continue;
     const bool said = std::any_of(
         context.findings->begin(), context.findings->end(), [&](const kvguard_finding& f) {
           return f.code == kContentMisplaced && f.request == strayed.key &&
@@ -128,7 +131,11 @@ void JudgeStrayed(Context& context) {
     finding.request = request->key;
     finding.group = group.id;
     finding.pos = strayed.column;
-    SetValues(finding, static_cast<int64_t>(b.home) - 1, block);
+    if (other_state) {
+      SetValues(finding, strayed.computed, b.state_tokens);
+    } else {
+      SetValues(finding, static_cast<int64_t>(b.home) - 1, block);
+    }
   }
 }
 

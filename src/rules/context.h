@@ -153,6 +153,9 @@ void JudgeLengths(Context& context);    // length
 void JudgeLifetimes(Context& context);  // lifetime
 void JudgeTable(Context& context, const step::GroupPlanView& group);
 void JudgeSlots(Context& context, const step::GroupPlanView& group);
+void JudgeStates(Context& context, const step::GroupPlanView& group);  // state
+// Rows that hold no request, of a real pass or a dummy one.
+void JudgePaddedStates(Context& context, const step::GroupPlanView& group);
 void JudgeForeignWrites(Context& context, const step::GroupPlanView& group, uint64_t row);
 void JudgeDummy(Context& context);
 

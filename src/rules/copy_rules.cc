@@ -41,6 +41,7 @@ void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
 // The first announced block that the row uses and that is not done: one finding.
 void JudgeUse(Context& context, const Announced& announced, uint32_t code, const Group& group,
               uint64_t b) {
+  if (group.IsState()) return;
   const RowState& row = (*context.rows)[b];
   const mirror::Mirror& mirror = *context.mirror;
   const Request& request = mirror.at(row.request);
@@ -91,6 +92,11 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
     const int64_t source = pairs ? event.blocks[i] : KVGUARD_NONE;
     const int64_t block = pairs ? event.blocks[i + 1] : event.blocks[i];
     const Announced::Entry entry = {event.group, group.pool, block, source, done};
+    if (done && pairs && mirror.InPool(group, block)) {
+      // A copy brings a state of as many tokens as its source's; that is not followed.
+      mirror.TouchBlock(group, block).state_tokens = 0;
+      if (group.IsState()) mirror.AddStateCopy({group.id, source, block});
+    }
     if (done) {
       announced.Done(entry);
       continue;
@@ -106,13 +112,14 @@ void JudgeZeroing(Context& context) {
   const auto& zeroing = context.mirror->zeroing().entries();
   for (const Announced::Entry& entry : zeroing) {
     const Group& group = context.layout().groups[entry.group];
-    if (!mirror.InPool(group, entry.block) ||
+    if (group.IsState() || !mirror.InPool(group, entry.block) ||
         entry.block == context.layout().PoolOf(group).null_block) {
       continue;
     }
     const mirror::Block& b = mirror.BlockOf(group, entry.block);
     if (b.claims == 0 || NewInStep(b, context.step)) continue;
     const auto live = [&](const Request& request, const Group& other, int64_t column) {
+      if (other.IsState()) return false;
       const int64_t valid =
           mirror.IsScheduled(request) ? request.start_low : request.frontier.valid_low;
       return column * other.block_size < valid;
@@ -151,7 +158,8 @@ void JudgeUseBeforeDone(Context& context) {
     }
     const Request& request = mirror.at(row.request);
     for (const Group& group : context.layout().groups) {
-      const int64_t end = loading ? std::min(mirror.BoundBlocks(request, group),
+      const bool read = loading && !group.IsState();
+      const int64_t end = read ? std::min(mirror.BoundBlocks(request, group),
                                              geometry::BlocksFor(row.start, group.block_size))
                                   : 0;
       for (int64_t column = 0; column < end; ++column) {

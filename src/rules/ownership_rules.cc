@@ -20,7 +20,7 @@ uint32_t OwnershipGrade(const Context& context) {
 
 bool IsRecomputed(const Context& context, const mirror::Request& request, const Group& group,
                   int64_t column) {
-  return request.rows[group.id].IsHitOf(context.step, column) &&
+  return !group.IsState() && request.rows[group.id].IsHitOf(context.step, column) &&
          request.admitted_step == context.step && request.start_low == request.known - 1 &&
          (column + 1) * group.block_size <= request.known;
 }
@@ -44,9 +44,10 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
   if (request.start_low == KVGUARD_NONE) return;
   for (const Group& group : context.layout().groups) {
     const int64_t bound = context.mirror->BoundBlocks(request, group);
-    const int64_t last =
-        std::min(bound - 1, (request.start_high + request.num_tokens - 1) / group.block_size);
-    for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
+    const Group::Columns written = group.Written(request.start_low, request.start_high,
+                                                 request.num_tokens, request.num_drafts);
+    const int64_t last = std::min(bound - 1, written.last);
+    for (int64_t column = written.first; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||

@@ -214,7 +214,8 @@ void JudgeDoubles(Context& context, const step::GroupPlanView& group) {
 }  // namespace
 
 void JudgeSlots(Context& context, const step::GroupPlanView& group) {
-  if (!group.slots.present()) return;
+  // An engine may compute slots of states like any other; nothing is written there (mrv2.md 3.5).
+  if (!group.slots.present() || group.group->IsState()) return;
   const step::PlanView& plan = *context.plan;
   const Group& g = *group.group;
   uint64_t judged = 0;

@@ -81,6 +81,10 @@ void JudgeDummy(Context& context) {
   const step::PlanView& plan = *context.plan;
   const int64_t pad = context.layout().pad_slot;
   for (const step::GroupPlanView& group : plan.groups) {
+    if (group.group->IsState()) {
+      JudgePaddedStates(context, group);
+      continue;
+    }
     if (!group.slots.present()) continue;
     const uint64_t n = std::min(plan.padded_tokens, group.slots.count);
     const size_t good = group.slots.wide() ? geometry::MatchValue(group.slots.i64(), n, pad)

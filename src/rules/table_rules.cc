@@ -22,24 +22,51 @@ uint32_t CodeFor(const geometry::Group& group, const geometry::Pool& pool, int64
   return kTableMismatch;
 }
 
-// The entries of a row that attention may read: [0, sink) and [first, end).
+// The entries of a row that may be read: [head, head_end) and [first, end). head_end <= first.
 struct Judged {
-  size_t sink = 0;
+  size_t head = 0;
+  size_t head_end = 0;
   size_t first = 0;
   size_t end = 0;
 
-  uint64_t size() const { return sink + end - first; }
+  uint64_t size() const { return head_end - head + end - first; }
 };
+
+// States: the one that the row starts from, and those that the step leaves.
+Judged JudgedStates(const Context& context, const geometry::Group& group, const RowState& row,
+                    size_t n) {
+  if (row.start == KVGUARD_NONE) return {};
+  const mirror::Request& request = context.mirror->at(row.request);
+  const auto clamped = [n](int64_t column) {
+    return column < 0 ? 0 : std::min(n, static_cast<size_t>(column));
+  };
+  const geometry::Group::Columns written =
+      group.Written(row.start, row.start, request.num_tokens, request.num_drafts);
+  Judged judged = {0, 0, clamped(written.first), clamped(written.last + 1)};
+  const int64_t place = mirror::Mirror::PlaceOf(request, group, row.start);
+  if (place == KVGUARD_NONE) return judged;
+  if (place < written.first) {
+    judged.head = clamped(place);
+    judged.head_end = clamped(place + 1);
+  } else if (place > written.last) {
+    judged.head = judged.first;
+    judged.head_end = judged.end;
+    judged.first = clamped(place);
+    judged.end = clamped(place + 1);
+  }
+  return judged;
+}
 
 Judged JudgedEntries(const Context& context, const geometry::Group& group, const RowState& row,
                      size_t n) {
-  if (!group.Forgets()) return {0, 0, n};
+  if (group.IsState()) return JudgedStates(context, group, row, n);
+  if (!group.Forgets()) return {0, 0, 0, n};
   const mirror::Request& request = context.mirror->at(row.request);
   const int64_t start = row.start == KVGUARD_NONE ? request.start_high : row.start;
   const auto per_block = static_cast<size_t>(group.EntriesPerBlock());
   const size_t first = std::min(n, static_cast<size_t>(group.FirstNeededColumn(start)) * per_block);
   const size_t sink = std::min(first, static_cast<size_t>(group.SinkColumns()) * per_block);
-  return {sink, first, n};
+  return {0, sink, first, n};
 }
 
 // One finding for each kind of wrong entry in the row, at its first column.
@@ -49,8 +76,9 @@ void Diagnose(Context& context, uint64_t b, const geometry::Group& group, const 
   for (const uint32_t code : {kTableMismatch, kTableNull, kTableOutOfRange}) {
     size_t at = judged.end;
     uint64_t count = 0;
-    for (size_t j = judged.sink > 0 ? 0 : judged.first; j < judged.end; ++j) {
-      if (j >= judged.sink && j < judged.first) continue;
+    for (size_t j = judged.size() == judged.end - judged.first ? judged.first : judged.head;
+         j < judged.end; ++j) {
+      if (j >= judged.head_end && j < judged.first) continue;
       if (shown[j] == bound[j] || CodeFor(group, pool, shown[j]) != code) continue;
       if (count++ == 0) at = j;
     }
@@ -108,8 +136,9 @@ void JudgeTable(Context& context, const step::GroupPlanView& group) {
     const size_t n = live < 0 ? 0 : std::min(width, static_cast<size_t>(live));
     const step::Ints shown = group.table.Row(b);
     const Judged entries = JudgedEntries(context, *group.group, row, n);
-    if (MatchEntries(shown, bound, entries.first, n) < n - entries.first ||
-        MatchEntries(shown, bound, 0, entries.sink) < entries.sink) {
+    if (MatchEntries(shown, bound, entries.first, entries.end) < entries.end - entries.first ||
+        MatchEntries(shown, bound, entries.head, entries.head_end) <
+            entries.head_end - entries.head) {
       Diagnose(context, b, *group.group, shown, bound, entries);
     }
     if (live != static_cast<int64_t>(bound.size())) {

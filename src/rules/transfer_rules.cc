@@ -37,6 +37,7 @@ void UnknownTransfer(Context& context, const kvguard_event& event) {
 // request came after the load, and may have found other blocks that hold the same.
 void JudgePlacement(Context& context, const Request& request, const Transfer& load, bool late) {
   const Group& group = context.layout().groups[load.group];
+  if (group.IsState()) return;  // which columns a transfer of states names differs by engine
   const int64_t bound = context.mirror->BoundBlocks(request, group);
   for (size_t i = 0; i < load.blocks.size(); ++i) {
     const int64_t column = load.first / group.block_size + static_cast<int64_t>(i);
@@ -68,6 +69,7 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
 
 void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   const Group& group = context.layout().groups[send.group];
+  if (group.IsState()) return;
   for (const int64_t block : send.blocks) {
     // In a windowed group the null block stands for a column that is not kept.
     bool held = group.Forgets() && block == context.layout().PoolOf(group).null_block;
@@ -185,6 +187,10 @@ void End(Context& context, const kvguard_event& event) {
       mirror::Block& b = mirror.TouchBlock(group, block);
       mirror::Mirror::SetHome(&b, group.id, column);
       b.bound = false;
+      if (group.IsState()) {  // of how many tokens the state is, is not told
+        mirror::Mirror::ForgetContent(&b);
+        continue;
+      }
       const uint32_t index = mirror.Find(transfer->request);
       b.content = index == kNoRequest
                       ? mirror::ContentName{}
@@ -268,9 +274,11 @@ void JudgePinned(Context& context, const Request& request, const Group& group, i
 void JudgeWritesToPinned(Context& context, const Request& request) {
   if (!context.mirror->AnyPinned()) return;
   for (const Group& group : context.layout().groups) {
-    const int64_t last = std::min(context.mirror->BoundBlocks(request, group) - 1,
-                                  (request.start_high + request.num_tokens - 1) / group.block_size);
-    for (int64_t column = request.start_low / group.block_size; column <= last; ++column) {
+    const Group::Columns written = group.Written(request.start_low, request.start_high,
+                                                 request.num_tokens, request.num_drafts);
+    const int64_t last =
+        std::min(context.mirror->BoundBlocks(request, group) - 1, written.last);
+    for (int64_t column = written.first; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||
@@ -299,6 +307,11 @@ void JudgeLost(Context& context) {
       const bool writes = mirror.HasClaim(
           writer, group, block, [&](const Request&, const Group& other, int64_t column) {
             const int64_t first = column * other.block_size;
+            if (other.IsState()) {  // a state goes on from the one before, unless it is the first
+              const Group::Columns written =
+                  other.Written(0, 0, writer.num_tokens, writer.num_drafts);
+              return writer.start_high == 0 && column >= written.first && column <= written.last;
+            }
             return first >= writer.start_high && first < writer.start_low + writer.num_tokens;
           });
       if (writes) return true;

@@ -53,7 +53,8 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
     return Malformed("groups[%zu]: encoding %u does not exist", i, group.encoding);
   }
   const bool forgets = group.kind == KVGUARD_GROUP_WINDOW || group.kind == KVGUARD_GROUP_CHUNKED;
-  if (group.kind != KVGUARD_GROUP_FULL && !forgets) {
+  const bool state = group.kind == KVGUARD_GROUP_STATE;
+  if (group.kind != KVGUARD_GROUP_FULL && !forgets && !state) {
     return Unsupported("cannot judge: group %zu is of kind %s, which this version has no rules for",
                        i, kvguard_name("group_kind", group.kind));
   }
@@ -70,7 +71,21 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
     return Malformed("groups[%zu]: sink %u and retained %u are not plausible", i, group.sink,
                      group.retained);
   }
-  if (group.encoding != KVGUARD_READ_TABLE) {
+  if (state && group.state_mode > KVGUARD_STATE_ALIGN)
+    return Malformed("groups[%zu]: state mode %u does not exist", i, group.state_mode);
+  if (state && group.state_mode == KVGUARD_STATE_ALL && in.max_drafts > 0) {
+    return Unsupported(
+        "cannot judge: group %zu keeps a state at the end of every block and the engine drafts up "
+        "to %u tokens, which this version has no rules for",
+        i, in.max_drafts);
+  }
+  if (state && group.kernel_block_size != group.block_size) {
+    return Unsupported(
+        "cannot judge: group %zu holds states in kernel blocks of %u tokens; this version judges "
+        "one state a block",
+        i, group.kernel_block_size);
+  }
+  if (group.encoding != KVGUARD_READ_TABLE && !(state && group.encoding == KVGUARD_READ_STATE)) {
     return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
                        kvguard_name("encoding", group.encoding));
   }
@@ -91,8 +106,9 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
         "slots",
         i, group.index_scale, group.token_stride, static_cast<long long>(group.slot_base));
   }
-  if ((group.flags &
-       ~static_cast<uint32_t>(KVGUARD_GROUP_REPLICATED | KVGUARD_GROUP_PAD_ROWS_NULL)) != 0) {
+  uint32_t known = KVGUARD_GROUP_REPLICATED | KVGUARD_GROUP_PAD_ROWS_NULL;
+  if (state) known |= KVGUARD_GROUP_NO_SLOTS;
+  if ((group.flags & ~known) != 0) {
     return Unsupported("cannot judge: group %zu has flags %#x, which this version has no rules for",
                        i, group.flags);
   }
@@ -108,7 +124,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   out->slots_per_block = group.block_size;
   out->kernel_block_size = group.kernel_block_size;
   out->kernel_per_block = group.block_size / group.kernel_block_size;
-  if (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0) {
+  if (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0 && !state) {
     if (group.block_size % in.interleave != 0) {
       return Malformed("groups[%zu]: interleave %u does not divide block size %u", i, in.interleave,
                        group.block_size);
@@ -124,6 +140,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   out->max_columns = static_cast<int64_t>(group.max_columns);
   if (forgets) out->window = group.window;
+  if (state) out->state_mode = group.state_mode;
   if (windowed) {
     out->sink = group.sink;
     out->retained = group.retained;
@@ -185,6 +202,7 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   layout->content_unit = layout->groups[0].block_size;
   for (const geometry::Group& group : layout->groups) {
     layout->forgets = layout->forgets || group.Forgets();
+    layout->has_states = layout->has_states || group.IsState();
     layout->content_unit = std::gcd(layout->content_unit, group.block_size);
   }
   layout->flags = in.flags;

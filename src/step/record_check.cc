@@ -72,6 +72,22 @@ Status CheckTable(const kvguard_read_table& table, uint64_t num_rows, uint32_t g
   return CheckInts(table.row_columns, num_rows, false, "row_columns", &out->row_columns);
 }
 
+Status CheckStates(const kvguard_read_state& state, uint64_t num_rows, StateView* out) {
+  *out = StateView{};
+  if (Status s = CheckInts(state.in, num_rows, false, "states in", &out->in); !s.ok()) return s;
+  if (Status s = CheckInts(state.out, num_rows, false, "states out", &out->out); !s.ok()) return s;
+  const kvguard_array& init = state.init;
+  if (init.dtype == KVGUARD_DTYPE_NONE || init.data == nullptr) return {};
+  if (init.dtype != KVGUARD_U8)
+    return Malformed("plan: states init has dtype %u; uint8 (3) is wanted", init.dtype);
+  if (init.count < num_rows) {
+    return Malformed("plan: states init has %llu elements, but %llu are needed",
+                     static_cast<Ull>(init.count), static_cast<Ull>(num_rows));
+  }
+  out->init = static_cast<const uint8_t*>(init.data);
+  return {};
+}
+
 Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::Layout& layout,
                    StructArray<kvguard_event>* out) {
   if (Status s = out->Assign(data, count, kMostEvents, "events"); !s.ok()) return s;
@@ -270,6 +286,8 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
     if (group.encoding == KVGUARD_READ_TABLE) {
       if (Status s = CheckTable(group.reads.table, in.num_rows, group.group, &out.table); !s.ok())
         return s;
+    } else if (group.encoding == KVGUARD_READ_STATE && out.group->IsState()) {
+      if (Status s = CheckStates(group.reads.state, in.num_rows, &out.states); !s.ok()) return s;
     } else if (group.encoding != 0) {
       if (group.encoding > KVGUARD_READ_STATE) {
         return Malformed("groups[%zu]: encoding %u does not exist", i, group.encoding);

@@ -12,7 +12,7 @@
 
 namespace kvguard::step {
 
-// An int32 or int64 array of a plan, or an absent one.
+// An int32, int64 or (flags alone) uint8 array of a plan, or an absent one.
 struct Ints {
   const void* data = nullptr;
   uint64_t count = 0;
@@ -23,6 +23,15 @@ struct Ints {
   const int32_t* i32() const { return static_cast<const int32_t*>(data); }
   const int64_t* i64() const { return static_cast<const int64_t*>(data); }
   int64_t operator[](uint64_t i) const { return wide() ? i64()[i] : i32()[i]; }
+};
+
+// What the rows of a plan start from and leave behind in a group of states.
+struct StateView {
+  Ints in;
+  Ints out;
+  const uint8_t* init = nullptr;  // by row, or absent
+
+  bool present() const { return in.present() || out.present() || init != nullptr; }
 };
 
 struct TableView {
@@ -46,6 +55,7 @@ struct GroupPlanView {
   const geometry::Group* group = nullptr;
   Ints slots;
   TableView table;
+  StateView states;
 };
 
 struct PlanView {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the states of recurrent groups stand, and of how many tokens each is.
+#include <algorithm>
+
+#include "mirror/mirror.h"
+
+namespace kvguard::mirror {
+
+int64_t Mirror::PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens) {
+  if (tokens <= 0) return KVGUARD_NONE;
+  if (group.state_mode == KVGUARD_STATE_ALL) return group.StateColumn(tokens);
+  if (request.states_end <= 0) return KVGUARD_NONE;
+  const int64_t origin = request.states_end - request.states_drafts;
+  if (tokens < origin || tokens > request.states_end) return KVGUARD_NONE;
+  // Each accepted draft has left its state one column further.
+  return group.StateColumn(request.states_end) + (tokens - origin);
+}
+
+bool Mirror::MayBePlace(const Request& request, const geometry::Group& group, int64_t column) {
+  if (request.states_end <= 0) return false;
+  const int64_t origin = request.states_end - request.states_drafts;
+  const int64_t tokens = origin + column - group.StateColumn(request.states_end);
+  const Frontier& f = request.frontier;
+  return tokens > 0 && tokens >= std::max(origin, f.valid_low) &&
+         tokens <= std::min(request.states_end, f.valid_high);
+}
+
+void Mirror::StatesWritten(Request* request, bool abandoned) {
+  const bool known = request->start != KVGUARD_NONE && !abandoned;
+  const int64_t end = request->start_high + request->num_tokens;
+  for (const geometry::Group& group : layout_->groups) {
+    if (!group.IsState()) continue;
+    const int64_t bound = BoundBlocks(*request, group);
+    const auto set = [&](int64_t column, int64_t tokens) {
+      if (column < 0 || column >= bound) return;
+      const int64_t block = BlockAt(*request, group, column);
+      if (InPool(group, block) && block != layout_->PoolOf(group).null_block)
+        TouchBlock(group, block).state_tokens = tokens;
+    };
+    const int64_t size = group.block_size;
+    // The state at a boundary within the step may be stored afterwards where the step came from.
+    const bool crosses = (request->start_high / size + 1) * size < end;
+    if (known && crosses && group.state_mode == KVGUARD_STATE_ALIGN)
+      set(PlaceOf(*request, group, request->start), 0);
+    const bool all = group.state_mode == KVGUARD_STATE_ALL;
+    const bool told = known && request->num_drafts == 0;
+    const geometry::Group::Columns written = group.Written(
+        request->start_low, request->start_high, request->num_tokens, request->num_drafts);
+    const int64_t last = std::min(written.last, bound - 1);
+    for (int64_t column = written.first; column <= last; ++column)
+      set(column, all && told ? std::min(end, (column + 1) * size) : 0);
+    if (told) set(group.StateColumn(end), end);
+  }
+  request->states_end = known ? end : KVGUARD_NONE;
+  request->states_drafts = known ? request->num_drafts : 0;
+}
+
+}  // namespace kvguard::mirror
