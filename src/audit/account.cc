@@ -77,9 +77,8 @@ std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
     }
     if (pass != KVGUARD_PASS_TARGET || stage != shown_stage(group, family)) return false;
     if (group != KVGUARD_ALL_GROUPS && layout.groups[group].IsState()) {
-      return family == (layout.groups[group].encoding == KVGUARD_READ_STATE
-                            ? KVGUARD_FAMILY_STATE
-                            : KVGUARD_FAMILY_TABLE);
+      return family == (layout.groups[group].encoding == KVGUARD_READ_STATE ? KVGUARD_FAMILY_STATE
+                                                                            : KVGUARD_FAMILY_TABLE);
     }
     return group == KVGUARD_ALL_GROUPS
                ? family == KVGUARD_FAMILY_STEP || family == KVGUARD_FAMILY_LENGTH

@@ -299,10 +299,10 @@ void Scenario::PlanStates(const ScenarioGroup& group, const Live& live,
                : KVGUARD_NONE;
   };
   const int64_t start = live.computed;
-  const int64_t place = group.state_mode == KVGUARD_STATE_ALL
-                            ? column_of(start)
-                            : column_of(live.states_end) + start -
-                                  (live.states_end - live.states_drafts);
+  const int64_t place =
+      group.state_mode == KVGUARD_STATE_ALL
+          ? column_of(start)
+          : column_of(live.states_end) + start - (live.states_end - live.states_drafts);
   out->in.push_back(start == 0 ? KVGUARD_NONE : block_in(place));
   out->out.push_back(block_in(column_of(start + row.num_tokens) + row.num_drafts));
   out->init.push_back(start == 0);

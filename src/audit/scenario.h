@@ -173,9 +173,8 @@ class Scenario {
   bool IsSharded(const ScenarioGroup& group) const {
     return options_.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0;
   }
-  void PlanStates(const ScenarioGroup& group, const Live& live,
-                  const std::vector<int64_t>& blocks, const kvguard_scheduled& row,
-                  ScenarioPlan::Group* out) const;
+  void PlanStates(const ScenarioGroup& group, const Live& live, const std::vector<int64_t>& blocks,
+                  const kvguard_scheduled& row, ScenarioPlan::Group* out) const;
   int64_t SlotOf(const ScenarioGroup& group, const std::vector<int64_t>& blocks,
                  int64_t position) const;
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "explain/naming.h"
+
 namespace kvguard::explain {
 namespace {
 
@@ -21,16 +23,6 @@ struct Case {
   const RowState& row;
   const std::vector<int32_t>& bound;  // entries of the row's own request
 };
-
-void Tried(kvguard_finding& finding, uint32_t kind) { finding.causes_tried |= 1u << kind; }
-
-void Name(kvguard_finding& finding, uint32_t kind, uint64_t arg) {
-  for (uint32_t i = 0; i < finding.num_causes; ++i) {
-    if (finding.causes[i].kind == kind) return;  // its first match is the nearest
-  }
-  if (finding.num_causes < KVGUARD_MAX_CAUSES)
-    finding.causes[finding.num_causes++] = {kind, 0, arg};
-}
 
 int64_t BlockIn(const std::vector<int32_t>& entries, const Group& group, int64_t column) {
   const int64_t per_block = group.EntriesPerBlock();
@@ -454,6 +446,13 @@ void NameCauses(Context& context) {
         finding.code == rules::kSlotMismatch || finding.code == rules::kSlotNotLocal ||
         finding.code == rules::kSlotNullBlock || finding.code == rules::kSlotOutOfRange;
     const bool pad = finding.code == rules::kSlotPad;  // right on the ranks that do not hold it
+    const bool state = finding.code == rules::kStateMismatch ||
+                       finding.code == rules::kStateTargetMismatch ||
+                       finding.code == rules::kStateNotCopied;
+    if (state) {
+      ExplainStates(context, finding, row, context.layout().groups[finding.group]);
+      return;
+    }
     if (!table && !slot && !pad) return;
     for (const step::GroupPlanView& view : plan.groups) {
       if (view.group->id != finding.group || (pad && !view.group->IsSharded())) continue;

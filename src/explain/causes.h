@@ -9,8 +9,8 @@
 
 namespace kvguard::explain {
 
-// Names, in every table, slot and frontier finding of the plan just judged, each hypothesis that
-// reproduces all the values of its row.
+// Names, in every table, slot, state and frontier finding of the plan just judged, each hypothesis
+// that reproduces all the values of its row.
 void NameCauses(rules::Context& context);
 
 }  // namespace kvguard::explain

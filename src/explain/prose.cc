@@ -303,6 +303,33 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kCopyLost:
       return Sprintf("Block %lld (%llu in all) was to be zeroed or copied to, and was not.",
                      observed, count);
+    case rules::kStateMismatch:
+    case rules::kStateNotCopied: {
+      std::string text = Sprintf(
+          "%s has its state of %lld tokens in block %lld, but its row goes on from block "
+          "%lld",
+          req, pos, expected, observed);
+      if (f.code == rules::kStateNotCopied) text += ", to which it was not copied";
+      if (Has(f, KVGUARD_FINDING_HAS_VICTIM))
+        text += Sprintf(": that is the state of request %s", name_of(f.victim).c_str());
+      return text + ".";
+    }
+    case rules::kStateTargetMismatch:
+      return Sprintf("%s would leave its state of %lld tokens in block %lld instead of block %lld.",
+                     req, pos, observed, expected);
+    case rules::kStateUninitialised:
+      return Sprintf("%s starts, but its row goes on from what its state block held before.", req);
+    case rules::kStateDiscarded:
+      return Sprintf("%s has computed %lld tokens, but its row starts from an empty state.", req,
+                     pos);
+    case rules::kPadStateReal:
+      return Has(f, KVGUARD_FINDING_HAS_VICTIM)
+                 ? Sprintf(
+                       "Padding row %lld would have overwritten the state of request %s "
+                       "(block %lld).",
+                       static_cast<Ll>(f.row), name_of(f.victim).c_str(), observed)
+                 : Sprintf("Padding row %lld names the state block %lld.", static_cast<Ll>(f.row),
+                           observed);
     case rules::kFrontierMismatch:
       return Sprintf("%s has computed %lld tokens, but its row starts at position %lld.", req,
                      expected, observed);

@@ -248,9 +248,9 @@ void Mirror::ContentWritten(const Request& request) {
     // Whatever the start, it is written. A state goes on from the one before, unless it is the
     // first.
     if (group.IsState() && request.start_high > 0) continue;
-    const int64_t first =
-        group.IsState() ? group.Written(0, 0, request.num_tokens, request.num_drafts).first
-                        : geometry::BlocksFor(request.start_high, group.block_size);
+    const int64_t first = group.IsState()
+                              ? group.Written(0, 0, request.num_tokens, request.num_drafts).first
+                              : geometry::BlocksFor(request.start_high, group.block_size);
     const int64_t last =
         group.IsState()
             ? group.Written(0, 0, request.num_tokens, request.num_drafts).last

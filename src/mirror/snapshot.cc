@@ -294,8 +294,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
-           block.freed || block.ever_home || block.content.tokens != 0 ||
-           block.state_tokens != 0;
+           block.freed || block.ever_home || block.content.tokens != 0 || block.state_tokens != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;

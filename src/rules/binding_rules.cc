@@ -26,7 +26,8 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
 // what it holds (mrv2.md 6.2, trap 10).
 bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
                      int64_t column, int64_t block, const mirror::Block& b) {
-  if (group.IsState() || request.admitted_step != context.step || request.frontier.valid_low != request.known - 1 ||
+  if (group.IsState() || request.admitted_step != context.step ||
+      request.frontier.valid_low != request.known - 1 ||
       (column + 1) * group.block_size > request.known ||
       mirror::Mirror::EarlierClaims(b, context.step) == 0) {
     return false;

@@ -160,8 +160,8 @@ void JudgeUseBeforeDone(Context& context) {
     for (const Group& group : context.layout().groups) {
       const bool read = loading && !group.IsState();
       const int64_t end = read ? std::min(mirror.BoundBlocks(request, group),
-                                             geometry::BlocksFor(row.start, group.block_size))
-                                  : 0;
+                                          geometry::BlocksFor(row.start, group.block_size))
+                               : 0;
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!group.Needs(column, row.start) || !mirror.InPool(group, block) ||

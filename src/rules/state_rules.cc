@@ -87,8 +87,7 @@ void JudgeTarget(Context& context, const step::StateView& view, const Group& gro
   const int64_t expected = BoundAt(context, *row.request, group, column);
   if (expected == KVGUARD_NONE || shown == expected) return;
   EmitState(context, kStateTargetMismatch, row, group, row.end, expected, shown);
-  if (!context.mirror->InPool(group, shown) ||
-      shown == context.layout().PoolOf(group).null_block) {
+  if (!context.mirror->InPool(group, shown) || shown == context.layout().PoolOf(group).null_block) {
     return;
   }
   const mirror::Holding holding = context.mirror->Holder(group, shown, row.request->key);

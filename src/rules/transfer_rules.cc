@@ -276,8 +276,7 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
   for (const Group& group : context.layout().groups) {
     const Group::Columns written = group.Written(request.start_low, request.start_high,
                                                  request.num_tokens, request.num_drafts);
-    const int64_t last =
-        std::min(context.mirror->BoundBlocks(request, group) - 1, written.last);
+    const int64_t last = std::min(context.mirror->BoundBlocks(request, group) - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||

@@ -289,6 +289,24 @@ TEST(States, AForeignStateThatIsOverwrittenIsNamed) {
   EXPECT_EQ(findings[1].because_of, rules::kStateTargetMismatch);
 }
 
+TEST(States, SaysWhatIsReadInstead) {
+  const auto first_cause = [](const char* name) {
+    const PlantedScenario& planted = All().at(name);
+    Scenario s(planted.options);
+    planted.run(s);
+    const std::vector<kvguard_finding> findings = s.Findings();
+    return findings.empty() ? kvguard_cause{} : findings[0].causes[0];
+  };
+  EXPECT_EQ(first_cause("state-of-another-request").kind, KVGUARD_CAUSE_ROW_OF);
+  EXPECT_EQ(first_cause("left-in-another-request").kind, KVGUARD_CAUSE_ROW_OF);
+  EXPECT_EQ(first_cause("accepted-drafts-ignored").kind, KVGUARD_CAUSE_STALE_FRONTIER);
+  EXPECT_EQ(first_cause("accepted-drafts-ignored").arg, 4u);
+  EXPECT_EQ(first_cause("accepted-drafts-counted-twice").kind, KVGUARD_CAUSE_OPTIMISTIC_FRONTIER);
+  EXPECT_EQ(first_cause("left-in-the-column-before").kind, KVGUARD_CAUSE_OFF_BY_ONE_BLOCK);
+  // Attention's blocks are of 4, and the row has a column 16 / 8 = 2 only.
+  EXPECT_EQ(first_cause("B098-column-by-another-block-size").kind, KVGUARD_CAUSE_NONE);
+}
+
 TEST(States, AnEngineThatNeverShowsThemCannotBeJudged) {
   Scenario s(Options(KVGUARD_STATE_NONE));
   s.Admit("a", {{1}, {7}}).Schedule("a", 3);
