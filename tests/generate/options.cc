@@ -227,6 +227,7 @@ Options Options::Draw(uint64_t seed, uint32_t features) {
     o.interleave = random.Of(kInterleaves);
   }
   DrawMemory(random, &o);
+  if (o.has(kState)) o.copies_of_states_told = !random.OneIn(3);
   return o;
 }
 

@@ -175,6 +175,7 @@ struct Options {
   bool outcomes_without_drafts = true;
   bool tokens_told = false;  // ids at admission and in outcomes
   bool domains = false;
+  bool copies_of_states_told = true;
   OutcomeTime outcome_time = OutcomeTime::kAfterEnd;
   Stages stages = Stages::kPlanned;
 

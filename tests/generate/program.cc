@@ -196,13 +196,13 @@ void Engine::AddMoves(const Decision& decision, bool done, std::vector<Event>* e
 }
 
 void Engine::MovesDone(const Decision& decision) {
-  // States that the runner moves by itself are announced and done in one.
+  // States that the runner moves by itself; not every engine speaks of it.
   Decision states;
   states.copies = runner_.CopyStates(decision);
+  if (!program_.options.copies_of_states_told) states.copies.clear();
   if (decision.zeros.empty() && decision.copies.empty() && states.copies.empty()) return;
   Record record = NewRecord(KVGUARD_RECORD_OUTCOME, step_);
   AddMoves(decision, true, &record.events);
-  AddMoves(states, false, &record.events);
   AddMoves(states, true, &record.events);
   program_.records.push_back(std::move(record));
 }
