@@ -43,6 +43,8 @@ class Hit:
     group: Group
     column: int
     entry: Entry
+    # `low` when it was bound
+    low: int
 
 
 @dataclass
@@ -55,6 +57,19 @@ class TakenStart:
     told: int
     # steps whose outcomes are open
     waiting: list[int]
+
+
+@dataclass
+class StatesLeft:
+    """A request's latest step that ended, as far as it says where states stand.
+
+    judging.md, States, place.
+    """
+
+    # None: not known, or the step was abandoned
+    start: int | None
+    tokens: int
+    drafts: int
 
 
 @dataclass
@@ -79,6 +94,8 @@ class Request:
     knowledge: Knowledge = field(default_factory=Knowledge)
     # step -> its row of that step's schedule
     was_scheduled: dict[int, ScheduledRequest] = field(default_factory=dict)
+    # None: no step of it has ended
+    states_left: StatesLeft | None = None
     # the most that `high` was at the end of one of its steps
     most_high: int = 0
     # the latest step that was forgotten so long ago that nothing is said of it
@@ -153,9 +170,10 @@ class OpenStep:
     writers: dict[tuple[int, int], int] = field(default_factory=dict)
     # False after a GAP event: plans are not judged
     judges_plans: bool = True
-    # groups with a table, with slots, and at stage FINAL in this step
+    # groups with a table, with slots, with states, and at stage FINAL in this step
     tables: set[int] = field(default_factory=set)
     slots: set[int] = field(default_factory=set)
+    states: set[int] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
     # announced by this step: (group, block) and (group, source, target)
     zeroes: list[tuple[Group, int]] = field(default_factory=list)
@@ -163,6 +181,8 @@ class OpenStep:
     # of these, those that are not said to be done yet
     zeroes_open: list[tuple[Group, int]] = field(default_factory=list)
     copies_open: list[tuple[Group, int, int]] = field(default_factory=list)
+    # (group, source, target) that a COPY_DONE named while the step was open
+    copied: list[tuple[Group, int, int]] = field(default_factory=list)
 
 
 class Account:
@@ -188,6 +208,10 @@ class Account:
         # (pool, block) that a failed load has left without content
         self.lost_content: set[tuple[int, int]] = set()
         self.transfers = Transfers()
+        # (pool, block) -> how many tokens' state it holds; not there: not known
+        self.state_tokens: dict[tuple[int, int], int] = {}
+        # a COPY_DONE of a STATE group was ever said
+        self.says_states_copied = False
         # of "zero" and "copy", those that the engine says the end of
         self.says_done: set[str] = set()
 
@@ -196,6 +220,7 @@ class Account:
         account = Account(self.geometry)
         account.transfers = self.transfers.after_reset()
         account.says_done = self.says_done
+        account.says_states_copied = self.says_states_copied
         return account
 
     def admit(self, step: int, event: Event) -> None:

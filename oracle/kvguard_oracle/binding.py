@@ -6,8 +6,9 @@ from __future__ import annotations
 from kvguard_oracle.account import Account, Entry, Hit, Request
 from kvguard_oracle.content import BlockContent, Domain
 from kvguard_oracle.findings import NO_REQUEST, PROOF, SUSPICION, Finding
-from kvguard_oracle.geometry import Geometry, Group
+from kvguard_oracle.geometry import MODE_ALIGN, Geometry, Group
 from kvguard_oracle.records import Event
+from kvguard_oracle.states import column_of_state, is_a_place
 from kvguard_oracle.windows import end_passed_claims, expire, is_needed, is_owned
 
 BLOCK_OUT_OF_RANGE = 201
@@ -89,7 +90,7 @@ def bind_blocks(
         entry.bound_in = step
         row.append(entry)
         if entry.hit_in is not None:
-            account.hits_made.append(Hit(request, group, column, entry))
+            account.hits_made.append(Hit(request, group, column, entry, request.low))
         if entry.claims:
             account.freed.discard((group.pool.index, block))
         for code in codes:
@@ -114,10 +115,15 @@ def judge_binding(
         return Entry(block, claims=False), [BLOCK_OUT_OF_RANGE]
     if not is_needed(group, column, request.low):
         return Entry(block, claims=False), []
+    if group.is_state() and group.forgets():
+        return judge_state_binding(account, step, request, group, block)
     if pool.is_null(block):
         return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
         return Entry(block, claims=True), [BLOCK_REPEATED]
+    if group.is_state():
+        # mode NONE: no column is a hit
+        return judge_fresh(account, step, request, group, block)
     if group.end_of(column) <= request.low:
         forget_unclaimed(account, group, block)
         return Entry(block, claims=True, hit_in=step), []
@@ -127,11 +133,36 @@ def judge_binding(
     return judge_fresh(account, step, request, group, block)
 
 
+def judge_state_binding(
+    account: Account, step: int, request: Request, group: Group, block: int
+) -> tuple[Entry, list[int]]:
+    """judging.md, States, Binding, of the modes ALL and ALIGN; the column is needed at `low`."""
+    column = len(request.rows[group.index])
+    holds_the_hit = request.low > 0 and column == column_of_state(group, request.low)
+    if group.pool.is_null(block):
+        return Entry(block, claims=False), [BLOCK_NULL] if holds_the_hit else []
+    held_in = columns_holding(request, group, block)
+    if held_in:
+        if group.state_mode != MODE_ALIGN:
+            return Entry(block, claims=True), [BLOCK_REPEATED]
+        if any(is_a_place(request, group, held) for held in held_in):
+            return Entry(block, claims=True), [BLOCK_REPEATED]
+        # speculative blocks move on: the column before is given up
+        for held in held_in:
+            account.end_claim(request, group, held)
+        return judge_fresh(account, step, request, group, block)
+    if holds_the_hit:
+        forget_unclaimed(account, group, block)
+        return Entry(block, claims=True, hit_in=step), []
+    return judge_fresh(account, step, request, group, block)
+
+
 def forget_unclaimed(account: Account, group: Group, block: int) -> None:
     """judging.md, Content: with a connector it may have been filled from outside unsaid."""
     if account.geometry.has_connector() and account.claims(group.pool, block) == 0:
         account.homes.pop((group.pool.index, block), None)
         account.contents.pop((group.pool.index, block), None)
+        account.state_tokens.pop((group.pool.index, block), None)
 
 
 def is_recomputed_hit(
@@ -163,11 +194,17 @@ def belongs_here(account: Account, group: Group, column: int, block: int) -> boo
 
 
 def row_holds(request: Request, group: Group, block: int) -> bool:
-    """Line 3; of a window, only columns with a claim that are needed at `high`."""
-    for column, entry in enumerate(request.rows[group.index]):
-        if entry.claims and entry.block == block and is_needed(group, column, request.high):
-            return True
-    return False
+    """Line 3."""
+    return bool(columns_holding(request, group, block))
+
+
+def columns_holding(request: Request, group: Group, block: int) -> list[int]:
+    """Line 3; of a group that forgets, only columns with a claim that are needed at `high`."""
+    return [
+        column
+        for column, entry in enumerate(request.rows[group.index])
+        if entry.claims and entry.block == block and is_needed(group, column, request.high)
+    ]
 
 
 def judge_fresh(
@@ -187,6 +224,7 @@ def judge_fresh(
     content = BlockContent(group.end_of(column), binder=request.key)
     account.contents[pool.index, block] = content
     account.lost_content.discard((pool.index, block))
+    account.state_tokens.pop((pool.index, block), None)
     entry = Entry(block, claims=True, content=content)
     account.fresh_entries[pool.index, block] = entry
     return entry, codes

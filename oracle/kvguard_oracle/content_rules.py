@@ -26,10 +26,17 @@ def judge_homes(account: Account, step: int) -> list[Finding]:
     for hit in standing_hits(account):
         here = (hit.group.index, hit.column)
         home = account.homes.get((hit.group.pool.index, hit.entry.block), here)
-        if home != here:
+        if home != here or holds_another_state(account, hit):
             key, column = hit.request.key, hit.column
             findings.append(Finding(CONTENT_MISPLACED, step, hit.group.index, key, column))
     return findings
+
+
+def holds_another_state(account: Account, hit: Hit) -> bool:
+    """judging.md, States: the block's tokens are known and are not those that were hit."""
+    if not hit.group.is_state():
+        return False
+    return account.state_tokens.get((hit.group.pool.index, hit.entry.block), hit.low) != hit.low
 
 
 def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int]:
@@ -38,6 +45,8 @@ def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int
     assumptions = 0
     for hit in standing_hits(account):
         end = hit.group.end_of(hit.column)
+        if hit.group.is_state() and end != hit.low:
+            continue
         content = content_at(account, hit, end)
         if content is None:
             continue

@@ -43,6 +43,7 @@ def apply_copy(account: Account, step: OpenStep | None, number: int, event: Even
         step.copies += copies
         step.copies_open += copies
         for _, _, target in copies:
+            account.state_tokens.pop((group.pool.index, target), None)
             findings += judge_target(account, number, group, target)
     elif event.kind == ZERO_DONE:
         account.says_done.add(ZERO)
@@ -51,14 +52,18 @@ def apply_copy(account: Account, step: OpenStep | None, number: int, event: Even
             step.zeroes_open = [zero for zero in step.zeroes_open if zero not in done]
     elif event.kind == COPY_DONE:
         account.says_done.add(COPY)
+        account.says_states_copied |= group.is_state()
         if step is not None:
             copied = [(group, *pair) for pair in pairs(event.blocks)]
+            step.copied += copied
             step.copies_open = [copy for copy in step.copies_open if copy not in copied]
     return findings
 
 
 def judge_target(account: Account, step: int, group: Group, target: int) -> list[Finding]:
     """copy-target-held, at the event."""
+    if group.is_state():
+        return []
     if group.pool.is_null(target):
         return [Finding(COPY_TARGET_HELD, step, group.index, NO_REQUEST)]
     if account.is_fresh_in(step, group.pool, target):
@@ -82,6 +87,8 @@ def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
 
 
 def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
+    if group.is_state():
+        return []
     if account.is_fresh_in(step.number, group.pool, block):
         return []
     for key in sorted(account.requests):
@@ -100,6 +107,7 @@ def valid_positions(
     return [
         part.first_of(column)
         for part in account.geometry.groups_of_pool(group.pool)
+        if not part.is_state()
         for column, entry in enumerate(request.rows[part.index])
         if entry.claims and entry.block == block and part.first_of(column) < valid
     ]
@@ -125,6 +133,8 @@ def judge_early_use(view: View) -> list[Finding]:
     for row in view.rows:
         if row.has_tokens():
             for group in view.account.geometry.groups:
+                if group.is_state():
+                    continue
                 findings += judge_row(view, USED_BEFORE_ZEROED, group, row, zeroes)
                 findings += judge_row(view, USED_BEFORE_COPIED, group, row, copies)
     return findings

@@ -17,10 +17,14 @@ ENGINE_CONNECTOR = 1 << 1
 # PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules so far
 ENGINE_FLAGS = 0b11111
 
-FULL, WINDOW, CHUNKED = "full", "window", "chunked"
+FULL, WINDOW, CHUNKED, STATE = "full", "window", "chunked", "state"
+
+# kvguard.h, kvguard_state_mode
+MODE_NONE, MODE_ALL, MODE_ALIGN = 0, 1, 2
 
 # kvguard.h, group flags
 GROUP_REPLICATED = 1 << 0
+GROUP_NO_SLOTS = 1 << 1
 GROUP_PAD_ROWS_NULL = 1 << 2
 
 NONE = -1
@@ -33,6 +37,7 @@ BOUND_AS_NOTHING = -1
 @dataclass(frozen=True)
 class Pool:
     index: int
+    kind: str
     num_blocks: int
     null_block: int
 
@@ -75,6 +80,8 @@ class Group:
     window: int
     sink: int
     retained: int
+    # STATE: one of MODE_*
+    state_mode: int
     shard: Shard
 
     def entries_per_block(self) -> int:
@@ -82,6 +89,15 @@ class Group:
         if self.table_unit == "block":
             return 1
         return self.block_slots // self.kernel_block_size
+
+    def is_state(self) -> bool:
+        return self.kind == STATE
+
+    def forgets(self) -> bool:
+        """Claims of columns that are not needed any more end (judging.md, Windows and States)."""
+        if self.is_state():
+            return self.state_mode != MODE_NONE
+        return self.kind != FULL
 
     # positions and columns
 
@@ -169,11 +185,12 @@ def refuse(what: str) -> None:
 def read_pool(line: Line, index: int) -> Pool:
     if number(line, "id") != index:
         raise UnreadableError(f"pool {index} has another id")
-    if text(line, "kind") != "pages":
+    if text(line, "kind") not in ("pages", "state"):
         refuse(f"a pool of {text(line, 'kind')}")
     if text(line, "memory") != "device":
         refuse("attention groups on a host pool")
-    return Pool(index, number(line, "num_blocks"), number(line, "null_block"))
+    kind = text(line, "kind")
+    return Pool(index, kind, number(line, "num_blocks"), number(line, "null_block"))
 
 
 def read_shard(line: Line) -> Shard:
@@ -191,11 +208,12 @@ def read_shard(line: Line) -> Shard:
 def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group:
     if number(line, "id") != index:
         raise UnreadableError(f"group {index} has another id")
-    if text(line, "kind") not in (FULL, WINDOW, CHUNKED):
-        refuse(f"a group of kind {text(line, 'kind')}")
+    kind = text(line, "kind")
+    if kind not in (FULL, WINDOW, CHUNKED, STATE):
+        refuse(f"a group of kind {kind}")
     if text(line, "placement") != "assigned":
         refuse(f"placement {text(line, 'placement')}")
-    if text(line, "encoding") != "table":
+    if text(line, "encoding") not in (("table", "state") if kind == STATE else ("table",)):
         refuse(f"reads encoded as {text(line, 'encoding')}")
     unit = text(line, "table_unit").replace("-", "_")
     if unit not in ("block", "kernel_block"):
@@ -206,12 +224,14 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
     if not 0 <= number(line, "pool") < len(pools):
         raise UnreadableError(f"group {index} names a pool that is not there")
     flags = number(line, "flags")
-    if flags & ~(GROUP_REPLICATED | GROUP_PAD_ROWS_NULL):
+    # no rule asks for the slots of states
+    without_rules = GROUP_NO_SLOTS if kind == STATE else 0
+    if flags & ~(GROUP_REPLICATED | GROUP_PAD_ROWS_NULL | without_rules):
         refuse(f"the group flags {flags}")
     group = Group(
         index=index,
         pool=pools[number(line, "pool")],
-        kind=text(line, "kind"),
+        kind=kind,
         flags=flags,
         table_unit=unit,
         block_slots=number(line, "block_size"),
@@ -220,9 +240,12 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
         window=number(line, "window"),
         sink=number(line, "sink"),
         retained=number(line, "retained"),
-        shard=WHOLE if flags & GROUP_REPLICATED else shard,
+        state_mode=number(line, "state_mode"),
+        # judging.md, States: never sharded
+        shard=WHOLE if flags & GROUP_REPLICATED or kind == STATE else shard,
     )
     check_sizes(group)
+    check_state(group)
     return group
 
 
@@ -233,10 +256,27 @@ def check_sizes(group: Group) -> None:
         raise UnreadableError(f"group {group.index}: kernel_block_size does not divide block_size")
     if group.block_slots % group.shard.interleave != 0:
         raise UnreadableError(f"group {group.index}: interleave does not divide block_size")
-    if group.kind != FULL and group.window < 1:
+    if group.kind in (WINDOW, CHUNKED) and group.window < 1:
         raise UnreadableError(f"group {group.index} has a window without tokens")
     if group.kind == CHUNKED and (group.sink or group.retained):
         raise UnreadableError(f"group {group.index}: only a sliding window has a sink or retains")
+
+
+def check_state(group: Group) -> None:
+    if not group.is_state():
+        if group.pool.kind == STATE:
+            refuse(f"a group of kind {group.kind} in a pool of states")
+        return
+    if group.state_mode not in (MODE_NONE, MODE_ALL, MODE_ALIGN):
+        raise UnreadableError(f"group {group.index} has the unknown state mode {group.state_mode}")
+    if group.kernel_block_size != group.block_slots:
+        refuse("a group of states whose kernel_block_size is not its block_size")
+
+
+def check_drafts(geometry: Geometry) -> None:
+    for group in geometry.groups:
+        if group.is_state() and group.state_mode == MODE_ALL and geometry.max_drafts > 0:
+            refuse("drafts beside a group of states in mode all")
 
 
 def check_no_aliasing(lines: list[Line]) -> None:
@@ -270,7 +310,7 @@ def read_geometry(line: Line) -> Geometry:
         read_group(group, index, pools, shard)
         for index, group in enumerate(objects(line, "groups"))
     ]
-    return Geometry(
+    geometry = Geometry(
         flags=number(line, "flags"),
         groups=groups,
         max_rows=number(line, "max_rows"),
@@ -279,3 +319,5 @@ def read_geometry(line: Line) -> Geometry:
         max_drafts=number(line, "max_drafts"),
         pad_slot=number(line, "pad_slot"),
     )
+    check_drafts(geometry)
+    return geometry

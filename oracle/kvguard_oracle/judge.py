@@ -33,6 +33,7 @@ from kvguard_oracle.records import (
 )
 from kvguard_oracle.schedule import judge_schedule
 from kvguard_oracle.slot_rules import judge_dummy, judge_slots
+from kvguard_oracle.state_rules import judge_padded_states, judge_states
 from kvguard_oracle.step_rules import judge_rows
 from kvguard_oracle.table_rules import judge_tables
 from kvguard_oracle.transfer_rules import (
@@ -208,7 +209,9 @@ class Judge:
         """At any time, and whatever is known of the bindings."""
         check_plan(self.geometry, plan)
         step = self.step or OpenStep(plan.step)
-        self.result.findings += judge_dummy(View(self.account, step, plan, []))
+        view = View(self.account, step, plan, [])
+        self.result.findings += judge_dummy(view)
+        self.result.findings += judge_padded_states(view, first=0)
 
     def note_presented(self, step: OpenStep, plan: Plan) -> None:
         for part in plan.groups:
@@ -216,6 +219,8 @@ class Judge:
                 step.tables.add(part.group)
             if part.slots is not None:
                 step.slots.add(part.group)
+            if part.states is not None and part.states.presented():
+                step.states.add(part.group)
             if plan.stage == STAGE_FINAL:
                 step.finals.add(part.group)
                 self.shown_final.add(part.group)
@@ -226,13 +231,17 @@ class Judge:
         findings += judge_tables(view)
         frontier, assumptions = judge_frontier(view)
         findings += frontier
+        findings += judge_tables(view, of_states=True)
         findings += judge_lifetime(view)
         findings += judge_loading_reads(view)
         findings += judge_early_use(view)
         findings += judge_lengths(view)
         findings += judge_slots(view)
+        states, copied_unsaid = judge_states(view)
+        findings += states
+        findings += judge_padded_states(view, first=plan.num_rows)
         self.result.findings += findings
-        self.result.assumptions += assumptions
+        self.result.assumptions += assumptions + copied_unsaid
 
     # OUTCOME, END, RESET
 
@@ -275,10 +284,14 @@ class Judge:
         if not had_forward(step, end):
             return
         for group in self.geometry.groups:
-            if group.index not in step.tables:
-                self.gap("table-not-presented", step.number)
-            if group.index not in step.slots:
-                self.gap("slots-not-presented", step.number)
+            if group.is_state():
+                if group.index not in step.tables | step.states:
+                    self.gap("states-not-presented", step.number)
+            else:
+                if group.index not in step.tables:
+                    self.gap("table-not-presented", step.number)
+                if group.index not in step.slots:
+                    self.gap("slots-not-presented", step.number)
             if group.index in self.shown_final and group.index not in step.finals:
                 self.gap("final-plan-missing", step.number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kvguard_oracle.account import Account, Entry
 from kvguard_oracle.findings import Finding
-from kvguard_oracle.geometry import FULL, Group
+from kvguard_oracle.geometry import Group
 from kvguard_oracle.view import KnownRow, View
 from kvguard_oracle.windows import is_needed, read_position
 
@@ -18,7 +18,7 @@ def judge_lifetime(view: View) -> list[Finding]:
         if not row.has_tokens():
             continue
         for group in view.account.geometry.groups:
-            if group.kind != FULL:
+            if group.forgets() and not group.is_state():
                 findings += judge_row(view, group, row)
     return findings
 

@@ -7,6 +7,7 @@ from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.frontier_rules import FRONTIER_MISMATCH
 from kvguard_oracle.records import End, Outcome, OutcomeRow
+from kvguard_oracle.states import leave_states
 from kvguard_oracle.windows import expire
 from kvguard_oracle.written import content_written
 
@@ -100,8 +101,10 @@ def apply_end(account: Account, step: OpenStep, end: End) -> None:
     for key, scheduled in step.scheduled.items():
         request = account.requests.get(key)
         if request is not None:
+            abandoned = bool(end.flags & END_ABANDONED)
             content_written(account, scheduled)
-            move(request, step.number, scheduled, abandoned=bool(end.flags & END_ABANDONED))
+            leave_states(account, scheduled, abandoned)
+            move(request, step.number, scheduled, abandoned)
             request.most_high = max(request.most_high, request.high)
             expire(account, request)
 

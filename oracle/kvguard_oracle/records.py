@@ -66,12 +66,25 @@ class Table:
 
 
 @dataclass
+class States:
+    """Per row, where it starts from, where it leaves its state, and whether it starts anew."""
+
+    starts: list[int] | None
+    ends: list[int] | None
+    init: list[int] | None
+
+    def presented(self) -> bool:
+        return any(part is not None for part in (self.starts, self.ends, self.init))
+
+
+@dataclass
 class GroupPlan:
     group: int
     # None: reads are not presented
     encoding: str | None
     slots: list[int] | None
     table: Table | None
+    states: States | None
 
 
 @dataclass
@@ -232,15 +245,24 @@ def read_table(reads: Line | None) -> Table | None:
     )
 
 
+def read_states(reads: Any) -> States:
+    if not isinstance(reads, dict):
+        raise UnreadableError("'reads' is not an object")
+    return States(array(reads, "in"), array(reads, "out"), array(reads, "init"))
+
+
 def read_group_plan(line: Line) -> GroupPlan:
     encoding = line.get("encoding")
     if encoding is not None and not isinstance(encoding, str):
         raise UnreadableError(f"'encoding' is {encoding!r}")
+    is_state = encoding == "state"
+    reads = line.get("reads")
     return GroupPlan(
         group=number(line, "group"),
         encoding=encoding,
         slots=array(line, "slots"),
-        table=read_table(line.get("reads")),
+        table=None if is_state else read_table(reads),
+        states=read_states(reads) if is_state else None,
     )
 
 

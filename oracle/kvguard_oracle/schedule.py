@@ -7,10 +7,11 @@ judging.md, BEGIN, The schedule.
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
-from kvguard_oracle.binding import REQUEST_UNKNOWN, ownership_grade
+from kvguard_oracle.binding import BLOCK_NULL, REQUEST_UNKNOWN, ownership_grade
 from kvguard_oracle.findings import SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Scheduled
+from kvguard_oracle.states import columns_for_states, columns_of_the_end
 from kvguard_oracle.transfer_rules import judge_pinned_writes
 from kvguard_oracle.windows import expire
 from kvguard_oracle.written import writers_columns
@@ -53,6 +54,7 @@ def judge_row(account: Account, step: OpenStep, request: Request, row: Scheduled
     request.was_scheduled[step.number] = scheduled
     for group in geometry.groups:
         findings += judge_capacity(geometry, step.number, request, scheduled, group)
+        findings += judge_null_state(step.number, request, scheduled, group)
         findings += judge_writers(account, step, request, scheduled, group)
         findings += judge_pinned_writes(account, step.number, request, scheduled, group)
     return findings
@@ -88,9 +90,25 @@ def judge_capacity(
     geometry: Geometry, step: int, request: Request, scheduled: ScheduledRequest, group: Group
 ) -> list[Finding]:
     end = tokens_to_hold(geometry, scheduled)
-    if len(request.rows[group.index]) >= group.columns_for(end):
+    needed = group.columns_for(end)
+    if group.is_state():
+        needed = columns_for_states(group, end, scheduled.row.num_drafts)
+    if len(request.rows[group.index]) >= needed:
         return []
     return [Finding(CAPACITY_SHORT, step, group.index, request.key, end - 1)]
+
+
+def judge_null_state(
+    step: int, request: Request, scheduled: ScheduledRequest, group: Group
+) -> list[Finding]:
+    """judging.md, States, block-null: a column that the step leaves a state in at its end."""
+    if not group.is_state() or not group.forgets() or not scheduled.start_known():
+        return []
+    columns = columns_of_the_end(group, scheduled, scheduled.start_low)
+    for column, entry in enumerate(request.rows[group.index]):
+        if column in columns and group.pool.is_null(entry.block):
+            return [Finding(BLOCK_NULL, step, group.index, request.key, column)]
+    return []
 
 
 def judge_writers(

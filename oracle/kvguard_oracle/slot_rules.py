@@ -72,7 +72,7 @@ def judge_slots(view: View) -> list[Finding]:
     findings: list[Finding] = []
     for part in view.plan.groups:
         group = view.account.geometry.groups[part.group]
-        if part.slots is not None:
+        if part.slots is not None and not group.is_state():
             findings += judge_group(view, group, part.slots)
             findings += judge_padding(view, part)
     return findings
@@ -129,7 +129,8 @@ def judge_dummy(view: View) -> list[Finding]:
     """A dummy pass has no token: every slot in [0, padded_tokens) is the pad slot."""
     findings = []
     for part in view.plan.groups:
-        findings += first_real_pad(view, part, 0)
+        if not view.account.geometry.groups[part.group].is_state():
+            findings += first_real_pad(view, part, 0)
     return findings
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, Group, fits
 from kvguard_oracle.records import Table
+from kvguard_oracle.states import place, written_columns_of
 from kvguard_oracle.view import KnownRow, View
 from kvguard_oracle.windows import is_needed
 
@@ -28,9 +29,20 @@ def expected_entries(group: Group, row: KnownRow) -> list[int]:
 
 def compared_entries(group: Group, row: KnownRow, count: int) -> list[int]:
     """Of the first `count` entries, those that are compared (judging.md, Windows, Table)."""
+    if group.is_state():
+        return [column for column in range(count) if is_compared_state(group, row, column)]
     at = row.scheduled.start_high
     m = group.entries_per_block()
     return [entry for entry in range(count) if is_needed(group, entry // m, at)]
+
+
+def is_compared_state(group: Group, row: KnownRow, column: int) -> bool:
+    """judging.md, States, Table: the place of the start and the written columns."""
+    if row.start is None:
+        return False
+    if column in written_columns_of(group, row.scheduled.row, row.start):
+        return True
+    return column == place(row.request, group, row.start)
 
 
 def is_null_entry(group: Group, value: int) -> bool:
@@ -49,12 +61,13 @@ def classify(group: Group, value: int) -> int:
     return TABLE_MISMATCH
 
 
-def judge_tables(view: View) -> list[Finding]:
+def judge_tables(view: View, of_states: bool = False) -> list[Finding]:
+    """Tables of states wait for the starts that are taken (Frontier)."""
     findings: list[Finding] = []
     for part in view.plan.groups:
-        if part.table is None:
-            continue
         group = view.account.geometry.groups[part.group]
+        if part.table is None or group.is_state() != of_states:
+            continue
         for row in view.rows:
             findings += judge_table_row(view, group, part.table, row)
         if group.pad_rows_null():

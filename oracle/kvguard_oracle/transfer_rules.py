@@ -7,7 +7,7 @@ from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.binding import PINNED_REBOUND, is_pinned_against, out_of_pool
 from kvguard_oracle.content import BlockContent
 from kvguard_oracle.findings import Finding
-from kvguard_oracle.geometry import FULL, Group
+from kvguard_oracle.geometry import Group
 from kvguard_oracle.records import Event
 from kvguard_oracle.transfers import ANNOUNCING, LOAD, Transfer
 from kvguard_oracle.view import KnownRow, View
@@ -90,6 +90,8 @@ def judge_handed_out(account: Account, step: int, transfer: Transfer) -> list[Fi
 
 
 def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
+    if load.group.is_state():
+        return []
     row = request.rows[load.group.index]
     for index, block in enumerate(load.blocks):
         column = load.column(index)
@@ -101,6 +103,8 @@ def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
 
 
 def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
+    if send.group.is_state():
+        return []
     bound = [entry.block for entry in request.rows[send.group.index]]
     if all(block in bound or stands_for_unkept(send.group, block) for block in send.blocks):
         return []
@@ -109,7 +113,7 @@ def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
 
 def stands_for_unkept(group: Group, block: int) -> bool:
     """transfer-misplaced: in windowed groups the null block is a column that is not kept."""
-    return group.kind != FULL and group.pool.is_null(block)
+    return group.forgets() and group.pool.is_null(block)
 
 
 def misplaced(step: int, transfer: Transfer, request: Request, pos: int) -> Finding:
@@ -132,6 +136,8 @@ def judge_waiting_loads(account: Account, step: int, admitted: set[int]) -> list
 def judge_late_load(account: Account, step: int, load: Transfer, request: Request) -> list[Finding]:
     """Its request may have come upon other blocks that hold the same."""
     group = load.group
+    if group.is_state():
+        return []
     row = request.rows[group.index]
     for index, block in enumerate(load.blocks):
         column = load.column(index)
@@ -181,6 +187,7 @@ def bring_content(account: Account, load: Transfer, index: int) -> None:
         content.kept = request.knowledge.up_to(content.end)
     account.set_home(place, (load.group.index, column))
     account.contents[place] = content
+    account.state_tokens.pop(place, None)
 
 
 # What the schedule writes and reads
@@ -217,7 +224,7 @@ def judge_failed_row(
         if position >= scheduled.start_low:
             break
         # what a window has passed is not read
-        if group.kind != FULL and not entry.claims:
+        if group.forgets() and not entry.claims:
             continue
         if (group.pool.index, entry.block) not in account.lost_content:
             continue
@@ -237,7 +244,8 @@ def judge_loading_reads(view: View) -> list[Finding]:
     for row in view.rows:
         if row.has_tokens():
             for group in view.account.geometry.groups:
-                findings += judge_loading_row(view, group, row)
+                if not group.is_state():
+                    findings += judge_loading_row(view, group, row)
     return findings
 
 

@@ -112,13 +112,18 @@ def check_plan(geometry: Geometry, plan: Plan) -> None:
         require(0 <= part.group < len(geometry.groups), "the group is not in the geometry")
         require(part.group not in seen, "a group stands in a plan once")
         seen.add(part.group)
-        check_group_plan(plan, part)
+        check_group_plan(geometry, plan, part)
 
 
-def check_group_plan(plan: Plan, part: GroupPlan) -> None:
-    if part.encoding not in (None, "table"):
+def check_group_plan(geometry: Geometry, plan: Plan, part: GroupPlan) -> None:
+    is_state = geometry.groups[part.group].is_state()
+    if part.encoding not in (None, "table") and not (is_state and part.encoding == "state"):
         raise UnsupportedError(f"docs/judging.md does not define reads encoded as {part.encoding}")
     at_least(part.slots, plan.num_tokens, "slots")
+    if part.states is not None:
+        at_least(part.states.starts, plan.num_rows, "in")
+        at_least(part.states.ends, plan.num_rows, "out")
+        at_least(part.states.init, plan.num_rows, "init")
     if part.table is None:
         return
     require(len(part.table.rows) >= plan.num_rows, "a table has at least num_rows rows")

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, Request
-from kvguard_oracle.geometry import CHUNKED, FULL, WINDOW, Group, Pool
+from kvguard_oracle.geometry import CHUNKED, STATE, WINDOW, Group, Pool
 
 
 def first_needed(group: Group, at: int) -> int:
-    """s(c) of judging.md: of a row whose next token stands at c, positions from here on."""
+    """s(c) of judging.md: of a row whose next token stands at c, positions from here on.
+
+    Only of a group that forgets.
+    """
     if group.kind == WINDOW:
         return max(0, at - group.window + 1 - group.retained)
     if group.kind == CHUNKED:
         return (at // group.window) * group.window
+    if group.kind == STATE:
+        return max(0, at - 1)
     return 0
 
 
@@ -21,8 +26,8 @@ def in_sink(group: Group, column: int) -> bool:
 
 
 def is_needed(group: Group, column: int, at: int) -> bool:
-    """Full attention needs every column."""
-    if group.kind == FULL or in_sink(group, column):
+    """Full attention needs every column, and so do states in mode NONE."""
+    if not group.forgets() or in_sink(group, column):
         return True
     return group.end_of(column) > first_needed(group, at)
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 from kvguard_oracle.account import Account, Entry, ScheduledRequest
 from kvguard_oracle.geometry import Group, Pool
+from kvguard_oracle.states import written_columns_of_states
 
 
 def written_columns(group: Group, row: list[Entry], scheduled: ScheduledRequest) -> list[int]:
     """As far as they are bound and claimed (a claim is of an id in the pool that is not null)."""
-    first = group.column_of(scheduled.start_low)
-    last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
-    return [column for column in range(first, min(last + 1, len(row))) if row[column].claims]
+    if group.is_state():
+        columns = written_columns_of_states(group, scheduled)
+    else:
+        first = group.column_of(scheduled.start_low)
+        last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
+        columns = range(first, last + 1)
+    return [column for column, entry in enumerate(row) if column in columns and entry.claims]
 
 
 def writers_columns(
@@ -28,7 +33,12 @@ def writers_columns(
 def columns_from_their_first_token(
     group: Group, row: list[Entry], scheduled: ScheduledRequest
 ) -> list[int]:
-    """Of these, those whose first token is written wherever the row starts."""
+    """Of these, those whose first token is written wherever the row starts.
+
+    A state is written anew where the row starts at 0.
+    """
+    if group.is_state():
+        return written_columns(group, row, scheduled) if scheduled.start_high == 0 else []
     return [
         column
         for column in written_columns(group, row, scheduled)

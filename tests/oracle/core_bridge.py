@@ -34,6 +34,7 @@ from core_structs import (
     OutcomeRow,
     Plan,
     Pool,
+    ReadState,
     ReadTable,
     Record,
     Scheduled,
@@ -59,6 +60,7 @@ PASSES = {
     "graph-replay": 5,
     "dummy": 6,
 }
+DTYPES = {"i32": (I32, 1), "i64": (I64, 2), "u8": (ctypes.c_uint8, 3)}
 STAGES = {"planned": 1, "final": 2}
 RECORD_KINDS = {"begin": 1, "plan": 2, "outcome": 3, "end": 4, "reset": 5}
 RESET_REASONS = {"arm": 1, "sleep": 2, "weights": 3, "layout": 4}
@@ -135,7 +137,7 @@ class Keep:
     def array(self, view: dict[str, Any] | None) -> Array:
         if view is None:
             return Array()
-        ctype, code = (I32, 1) if view["dtype"] == "i32" else (I64, 2)
+        ctype, code = DTYPES[view["dtype"]]
         data = self.ints(view["values"], ctype)
         return Array(ctypes.cast(data, PTR), len(view["values"]), code, 0)
 
@@ -230,6 +232,10 @@ def plan_struct(line: dict[str, Any], keep: Keep) -> Plan:
         if group["reads"] and group["reads"].get("table"):
             row.encoding = ENCODINGS["table"]
             row.table = table_struct(group["reads"], keep)
+        elif group["encoding"] == "state":
+            row.encoding = ENCODINGS["state"]
+            reads = [keep.array(group["reads"][name]) for name in ("in", "out", "init")]
+            row.state = ReadState(*reads)
     plan = Plan()
     plan.size = ctypes.sizeof(Plan)
     plan.pass_, plan.stage = PASSES[line["pass"]], STAGES[line["stage"]]

@@ -162,14 +162,24 @@ class ReadTable(ctypes.Structure):
     ]
 
 
+class ReadState(ctypes.Structure):
+    _fields_ = [("in_", Array), ("out", Array), ("init", Array)]
+
+
+class Reads(ctypes.Union):
+    # the largest member is the table
+    _fields_ = [("table", ReadTable), ("state", ReadState)]
+
+
 class GroupPlan(ctypes.Structure):
+    _anonymous_ = ("reads",)
     _fields_ = [
         ("size", U32),
         ("group", U32),
         ("encoding", U32),
         ("flags", U32),
         ("slots", Array),
-        ("table", ReadTable),
+        ("reads", Reads),
         ("slots_address", U64),
         ("reads_address", U64),
     ]

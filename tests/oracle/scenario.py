@@ -113,6 +113,20 @@ def group_plan(
     }  # fmt: skip
 
 
+def state_plan(
+    starts: list[int] | None,
+    ends: list[int] | None,
+    init: list[int] | None = None,
+    group: int = 0,
+) -> Line:
+    """The states that rows start from and leave, and whether they start anew."""
+    reads = {"in": array(starts), "out": array(ends), "init": array(init, "u8")}
+    return {
+        "group": group, "encoding": "state", "slots": None, "reads": reads, "slots_address": 0,
+        "reads_address": 0,
+    }  # fmt: skip
+
+
 def plan(
     step: int,
     requests: list[int],

@@ -146,7 +146,8 @@ def test_a_reset_forgets():
     "fields",
     [
         {"groups": [group(kind="ring", window=8)]},
-        {"groups": [group(kind="state")]},
+        {"groups": [group(encoding="state")]},
+        {"groups": [group()], "pools": [pool(kind="state")]},
         {"groups": [group(placement="chosen")]},
         {"groups": [group(encoding="csr")]},
         {"groups": [group(table_unit="slot")]},

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recurrent layers start from and leave behind (10xx, 0602). judging.md, States."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import BOUND_AS_NOTHING, MODE_ALIGN, NONE, Group, fits
+from kvguard_oracle.ownership_rules import FOREIGN_WRITE
+from kvguard_oracle.records import States
+from kvguard_oracle.states import column_of_state, last_column, place
+from kvguard_oracle.view import KnownRow, View
+
+STATE_MISMATCH = 1001
+STATE_TARGET_MISMATCH = 1002
+STATE_UNINITIALISED = 1003
+STATE_DISCARDED = 1004
+STATE_NOT_COPIED = 1005
+PAD_STATE_REAL = 1006
+
+
+def judge_states(view: View) -> tuple[list[Finding], int]:
+    """The findings, and how many states must have been copied unsaid (assumptions)."""
+    findings: list[Finding] = []
+    assumptions = 0
+    for part in view.plan.groups:
+        group = view.account.geometry.groups[part.group]
+        if part.states is None:
+            continue
+        for row in view.rows:
+            if not row.has_tokens():
+                continue
+            read, copied_unsaid = judge_read(view, group, part.states, row)
+            findings += read
+            assumptions += copied_unsaid
+            findings += judge_left(view, group, part.states, row)
+    return findings, assumptions
+
+
+def judge_read(
+    view: View, group: Group, states: States, row: KnownRow
+) -> tuple[list[Finding], int]:
+    """What the row starts from."""
+    assert row.start is not None
+    anew = None if states.init is None else states.init[row.index] != 0
+    if row.start == 0:
+        if anew is False:
+            return [view.finding(STATE_UNINITIALISED, row, 0, group.index)], 0
+        return [], 0
+    if anew:
+        return [view.finding(STATE_DISCARDED, row, row.start, group.index)], 0
+    if states.starts is None:
+        return [], 0
+    code, assumed = judge_start(view, group, row, states.starts[row.index])
+    return [view.finding(code, row, row.start, group.index)] if code else [], assumed
+
+
+def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int | None, int]:
+    """The code, if any, and 1 where the engine must have copied the state without a word."""
+    assert row.start is not None
+    standing = place(row.request, group, row.start)
+    expected = None if standing is None else bound_in(group, row, standing)
+    if expected is None or told == expected:
+        return None, 0
+    if (group, expected, told) in view.step.copied:
+        return None, 0
+    if told != running_state(group, row):
+        return STATE_MISMATCH, 0
+    if view.account.says_states_copied:
+        return STATE_NOT_COPIED, 0
+    return None, 1
+
+
+def running_state(group: Group, row: KnownRow) -> int | None:
+    """The block of column col(s + q), into which only the mode ALIGN copies."""
+    assert row.start is not None
+    if group.state_mode != MODE_ALIGN:
+        return None
+    return bound_in(group, row, column_of_state(group, row.start + row.scheduled.row.num_tokens))
+
+
+def bound_in(group: Group, row: KnownRow, column: int) -> int | None:
+    """The block that is bound in a column, as a table would show it; None: no column there."""
+    entries = row.request.rows[group.index]
+    if column >= len(entries):
+        return None
+    block = entries[column].block
+    return block if fits(group, block) else BOUND_AS_NOTHING
+
+
+def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[Finding]:
+    """Where the row leaves its state."""
+    assert row.start is not None
+    if states.ends is None:
+        return []
+    expected = bound_in(group, row, last_column(group, row.scheduled.row, row.start))
+    told = states.ends[row.index]
+    if expected is None or told == expected:
+        return []
+    position = row.start + row.scheduled.row.num_tokens
+    findings = [view.finding(STATE_TARGET_MISMATCH, row, position, group.index)]
+    # a claim is of an id in the pool that is not null
+    if view.account.held_by_another(group.pool, told, row.request.key):
+        findings.append(view.finding(FOREIGN_WRITE, row, position, group.index))
+    return findings
+
+
+def judge_padded_states(view: View, first: int) -> list[Finding]:
+    """pad-state-real: rows from `first` on are no request's; one for the group."""
+    findings = []
+    for part in view.plan.groups:
+        if part.states is None:
+            continue
+        group = view.account.geometry.groups[part.group]
+        for told in (part.states.ends, part.states.starts):
+            index = first_real(group, told or [], first, view.plan.padded_rows)
+            if index is not None:
+                finding = view.finding(PAD_STATE_REAL, None, group=group.index)
+                findings.append(replace(finding, row=index))
+                break
+    return findings
+
+
+def first_real(group: Group, told: list[int], first: int, end: int) -> int | None:
+    """The first index that names a state."""
+    for index in range(first, min(end, len(told))):
+        if told[index] != NONE and not group.pool.is_null(told[index]):
+            return index
+    return None
