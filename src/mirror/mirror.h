@@ -324,6 +324,8 @@ class Mirror {
   // --- states ---
   // The column that holds the state of so many tokens; KVGUARD_NONE where it is not known.
   static int64_t PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens);
+  // Where an engine that stores states at block boundaries keeps it besides; KVGUARD_NONE: nowhere.
+  static int64_t StoreOf(const Request& request, const geometry::Group& group, int64_t tokens);
   // Whether the state of any count of tokens that the request may have stands in that column.
   static bool MayBePlace(const Request& request, const geometry::Group& group, int64_t column);
   // Copies of states that were done in the open step.

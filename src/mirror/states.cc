@@ -16,8 +16,21 @@ int64_t Mirror::PlaceOf(const Request& request, const geometry::Group& group, in
   return group.StateColumn(request.states_end) + (tokens - origin);
 }
 
+int64_t Mirror::StoreOf(const Request& request, const geometry::Group& group, int64_t tokens) {
+  if (group.state_mode != KVGUARD_STATE_ALIGN || tokens % group.block_size != 0 ||
+      PlaceOf(request, group, tokens) == KVGUARD_NONE) {
+    return KVGUARD_NONE;
+  }
+  return tokens / group.block_size - 1;
+}
+
 bool Mirror::MayBePlace(const Request& request, const geometry::Group& group, int64_t column) {
   if (request.states_end <= 0) return false;
+  const int64_t stored = (column + 1) * group.block_size;
+  if (stored >= request.frontier.valid_low && stored <= request.frontier.valid_high &&
+      StoreOf(request, group, stored) == column) {
+    return true;
+  }
   const int64_t origin = request.states_end - request.states_drafts;
   const int64_t tokens = origin + column - group.StateColumn(request.states_end);
   const Frontier& f = request.frontier;
@@ -39,9 +52,14 @@ void Mirror::StatesWritten(Request* request, bool abandoned) {
     };
     const int64_t size = group.block_size;
     // The state at a boundary within the step may be stored afterwards where the step came from.
-    const bool crosses = (request->start_high / size + 1) * size < end;
-    if (known && crosses && group.state_mode == KVGUARD_STATE_ALIGN)
-      set(PlaceOf(*request, group, request->start), 0);
+    if (group.state_mode == KVGUARD_STATE_ALIGN) {
+      const int64_t first = std::max(request->start_low, request->states_end - request->states_drafts);
+      for (int64_t s = first; s <= std::min(request->start_high, request->states_end); ++s) {
+        const int64_t place = PlaceOf(*request, group, s);
+        if (place >= bound) break;
+        if ((s / size + 1) * size < s + request->num_tokens) set(place, 0);
+      }
+    }
     const bool all = group.state_mode == KVGUARD_STATE_ALL;
     const bool told = known && request->num_drafts == 0;
     const geometry::Group::Columns written = group.Written(

@@ -92,11 +92,9 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
     const int64_t source = pairs ? event.blocks[i] : KVGUARD_NONE;
     const int64_t block = pairs ? event.blocks[i + 1] : event.blocks[i];
     const Announced::Entry entry = {event.group, group.pool, block, source, done};
-    if (done && pairs && mirror.InPool(group, block)) {
-      // A copy brings a state of as many tokens as its source's; that is not followed.
-      mirror.TouchBlock(group, block).state_tokens = 0;
-      if (group.IsState()) mirror.AddStateCopy({group.id, source, block});
-    }
+    // A copy brings a state of as many tokens as its source's; that is not followed.
+    if (pairs && mirror.InPool(group, block)) mirror.TouchBlock(group, block).state_tokens = 0;
+    if (done && pairs && group.IsState()) mirror.AddStateCopy({group.id, source, block});
     if (done) {
       announced.Done(entry);
       continue;

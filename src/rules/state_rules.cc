@@ -58,10 +58,14 @@ void JudgeSource(Context& context, const step::StateView& view, const Group& gro
   const int64_t shown = view.in[row.index];
   const int64_t place =
       BoundAt(context, *row.request, group, Mirror::PlaceOf(*row.request, group, row.start));
+  const int64_t store =
+      BoundAt(context, *row.request, group, Mirror::StoreOf(*row.request, group, row.start));
   if (place == KVGUARD_NONE || shown == place) return;
+  if (store != KVGUARD_NONE && shown == store) return;
   const auto& copies = mirror.state_copies();
   const bool copied = std::any_of(copies.begin(), copies.end(), [&](const Mirror::StateCopy& c) {
-    return c.group == group.id && c.source == place && c.target == shown;
+    const bool source = c.source == place || (store != KVGUARD_NONE && c.source == store);
+    return c.group == group.id && source && c.target == shown;
   });
   if (copied) return;
   // An engine that moves states does so where a step enters another block.

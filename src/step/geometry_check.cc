@@ -89,6 +89,13 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
     return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
                        kvguard_name("encoding", group.encoding));
   }
+  const uint32_t pool_kind = layout.pools[group.pool].kind;
+  if (pool_kind != KVGUARD_POOL_PAGES && !(state && pool_kind == KVGUARD_POOL_STATE)) {
+    return Unsupported(
+        "cannot judge: group %zu of kind %s lives in a pool of %s, which this version has no rules "
+        "for",
+        i, kvguard_name("group_kind", group.kind), kvguard_name("pool_kind", pool_kind));
+  }
   if (group.placement != KVGUARD_PLACEMENT_ASSIGNED) {
     return Unsupported(
         "cannot judge: group %zu has placement %u; this version judges assigned placement (1)", i,

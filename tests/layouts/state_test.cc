@@ -212,6 +212,7 @@ const std::map<std::string, PlantedScenario>& All() {
       {"align-crossing-uncopied", {align, Crossing(InAndOut(7, 8))}},
       {"align-crossing-unsaid", {align, Crossing(InAndOut(8, 8))}},
       {"align-drafts", {align, AlignDrafts(0, InAndOut(9, 8))}},
+      {"align-drafts-to-a-boundary", {align, AlignDrafts(0, InAndOut(7, 8))}},
       {"align-moved-speculative-blocks", {align, LongChunk({0, 8, 9, 12})}},
       {"align-given-away-behind", {align, GivenAway(true)}},
       {"align-hit-at-its-boundary", {align, Hit(8, {0, 7}, 8, hit, 2, InAndOut(7, 29))}},
