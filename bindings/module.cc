@@ -124,6 +124,7 @@ NB_MODULE(_core, m) {
   m.attr("ENGINE_PARTIAL_HITS") = static_cast<uint32_t>(KVGUARD_ENGINE_PARTIAL_HITS);
   m.attr("ENGINE_PREFIX_CACHE") = static_cast<uint32_t>(KVGUARD_ENGINE_PREFIX_CACHE);
   m.attr("ENGINE_ENCODER") = static_cast<uint32_t>(KVGUARD_ENGINE_ENCODER);
+  m.attr("ENGINE_FILLS_TOLD") = static_cast<uint32_t>(KVGUARD_ENGINE_FILLS_TOLD);
   m.attr("GROUP_PAD_ROWS_NULL") = static_cast<uint32_t>(KVGUARD_GROUP_PAD_ROWS_NULL);
   m.attr("GROUP_REPLICATED") = static_cast<uint32_t>(KVGUARD_GROUP_REPLICATED);
   m.attr("EVENT_REPLACED") = static_cast<uint32_t>(KVGUARD_EVENT_REPLACED);

@@ -154,6 +154,7 @@ static kvguard_guard* arm(void) {
                                .max_columns = COLUMNS,
                                .num_layers = 1};
   const kvguard_geometry geometry = {.size = sizeof geometry,
+                                     .flags = KVGUARD_ENGINE_FILLS_TOLD,
                                      .engine = "toy",
                                      .engine_version = "1",
                                      .pools = &pool,

@@ -297,7 +297,11 @@ enum {
   /* admissions may claim blocks that others wrote */
   KVGUARD_ENGINE_PREFIX_CACHE = 1u << 3,
   /* encoder inputs exist */
-  KVGUARD_ENGINE_ENCODER = 1u << 4
+  KVGUARD_ENGINE_ENCODER = 1u << 4,
+  /* every block that a prefix hit may name was filled in this stream: by a step, by a load that
+   * LOAD and LOAD_DONE tell of, or by a copy that COPY tells of. Nothing was cached when it began.
+   * What nobody filled is then a proof, connector or not */
+  KVGUARD_ENGINE_FILLS_TOLD = 1u << 5
 };
 
 /* One rank of one engine. Strings are copied. */
@@ -524,10 +528,14 @@ typedef struct kvguard_begin {
 /* Which pass of the step a plan is for. */
 typedef enum kvguard_pass {
   KVGUARD_PASS_TARGET = 1,
-  /* pass_index: k, from 0 */
+  /* of the draft model. pass_index: k, from 0. k = 0 runs over the target's tokens, k > 0 over what
+   * stands k - 1 tokens behind the last accepted one */
   KVGUARD_PASS_DRAFT = 2,
-  /* pass_index: i, from 0 */
+  /* a part of the target pass. pass_index: i, from 0; a request's tokens may be cut over several,
+   * in order */
   KVGUARD_PASS_MICRO_BATCH = 3,
+  /* over the encoder's output: rows hold its tokens in the step that writes them, and none (or all
+   * again) in later ones; seq_lens are its length */
   KVGUARD_PASS_CROSS = 4,
   KVGUARD_PASS_GRAPH_REPLAY = 5,
   /* no real token: every slot is the pad slot, the mirror does not move */

@@ -171,7 +171,7 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   if (in.engine == nullptr) return Malformed("geometry: engine is NULL; name the engine");
   constexpr uint32_t kKnownFlags = KVGUARD_ENGINE_ASYNC | KVGUARD_ENGINE_CONNECTOR |
                                    KVGUARD_ENGINE_PARTIAL_HITS | KVGUARD_ENGINE_PREFIX_CACHE |
-                                   KVGUARD_ENGINE_ENCODER;
+                                   KVGUARD_ENGINE_ENCODER | KVGUARD_ENGINE_FILLS_TOLD;
   if ((in.flags & ~kKnownFlags) != 0) {
     return Unsupported("geometry: flags %#x are not known to this version", in.flags);
   }
