@@ -62,11 +62,19 @@ void kvguard_guard::FillVerdict(kvguard_verdict* out) const {
 std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
   std::vector<kvguard_coverage_row> rows;
   // An engine may show its plans at either stage; what it shows nowhere is missed at the first.
-  const auto shown_stage = [&](uint32_t group, uint32_t family) -> uint32_t {
-    const bool final_only =
-        coverage_.Get(group, KVGUARD_PASS_TARGET, KVGUARD_STAGE_PLANNED, family) == 0 &&
-        coverage_.Get(group, KVGUARD_PASS_TARGET, KVGUARD_STAGE_FINAL, family) > 0;
+  const auto shown_stage = [&](uint32_t group, uint32_t pass, uint32_t family) -> uint32_t {
+    const bool final_only = coverage_.Get(group, pass, KVGUARD_STAGE_PLANNED, family) == 0 &&
+                            coverage_.Get(group, pass, KVGUARD_STAGE_FINAL, family) > 0;
     return final_only ? KVGUARD_STAGE_FINAL : KVGUARD_STAGE_PLANNED;
+  };
+  // ... or in micro-batches alone.
+  const auto target_pass = [&](uint32_t group, uint32_t family) -> uint32_t {
+    const auto judged = [&](uint32_t pass) {
+      return coverage_.Get(group, pass, KVGUARD_STAGE_PLANNED, family) +
+             coverage_.Get(group, pass, KVGUARD_STAGE_FINAL, family);
+    };
+    const bool micro = judged(KVGUARD_PASS_TARGET) == 0 && judged(KVGUARD_PASS_MICRO_BATCH) > 0;
+    return micro ? KVGUARD_PASS_MICRO_BATCH : KVGUARD_PASS_TARGET;
   };
   const auto expected = [&](uint32_t group, uint32_t pass, uint32_t stage, uint32_t family) {
     if (pass == 0) {
@@ -75,7 +83,10 @@ std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
              (family == KVGUARD_FAMILY_BINDING || family == KVGUARD_FAMILY_OWNERSHIP ||
               family == KVGUARD_FAMILY_FRONTIER);
     }
-    if (pass != KVGUARD_PASS_TARGET || stage != shown_stage(group, family)) return false;
+    if (group != KVGUARD_ALL_GROUPS && layout.groups[group].on_host) return false;
+    const bool cross = group != KVGUARD_ALL_GROUPS && layout.groups[group].IsCross();
+    const uint32_t wanted = cross ? uint32_t{KVGUARD_PASS_CROSS} : target_pass(group, family);
+    if (pass != wanted || stage != shown_stage(group, wanted, family)) return false;
     if (group != KVGUARD_ALL_GROUPS && layout.groups[group].IsState()) {
       return family == (layout.groups[group].encoding == KVGUARD_READ_STATE ? KVGUARD_FAMILY_STATE
                                                                             : KVGUARD_FAMILY_TABLE);

@@ -245,6 +245,7 @@ kvguard::step::Status kvguard_guard::FeedBegin(const kvguard_record& record) {
   step_unjudged_ = step_gap_ = step_gap_counted_ = false;
   step_proofs_ = step_stored_ = 0;
   step_causes_.clear();
+  micro_stages_ = 0;
   std::fill(planned_.begin(), planned_.end(), uint8_t{0});
   if (lost_) {
     NoteGap("bindings-lost", record.step);
@@ -289,8 +290,17 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
                       step_open ? "another step is open" : "no step is open");
   }
   ++plans_;
+  if (!dummy) {
+    std::erase_if(plan_view_.groups, [&](const kvguard::step::GroupPlanView& group) {
+      return !kvguard::rules::IsJudgedIn(plan_view_.pass, *group.group);
+    });
+  }
   const bool final = plan_view_.stage == KVGUARD_STAGE_FINAL;
-  if (!dummy && final) {
+  // What a draft model shows says nothing of what the target does.
+  const bool draft = plan_view_.pass == KVGUARD_PASS_DRAFT;
+  const bool target = plan_view_.pass == KVGUARD_PASS_TARGET;
+  const bool cross = plan_view_.pass == KVGUARD_PASS_CROSS;
+  if (!dummy && !draft && final) {
     for (const auto& group : plan_view_.groups) final_known_[group.group->id] = 1;
   }
   if (!dummy && (lost_ || step_unjudged_)) return {};
@@ -306,12 +316,15 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeRows(context);
   for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
-  kvguard::rules::JudgeLifetimes(context);
-  kvguard::rules::JudgeUseBeforeDone(context);
+  if (!draft && !cross) {
+    kvguard::rules::JudgeLifetimes(context);
+    kvguard::rules::JudgeUseBeforeDone(context);
+  }
   kvguard::rules::JudgeLengths(context);
   for (const auto& group : plan_view_.groups) {
     kvguard::rules::JudgeSlots(context, group);
     kvguard::rules::JudgeStates(context, group);
+    if (draft) continue;
     uint8_t& seen = planned_[group.group->id];
     if (final) seen |= kFinalSeen;
     if (group.table.present()) seen |= kTableSeen;
@@ -320,6 +333,8 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   }
   if (!record_findings_.empty()) kvguard::explain::NameCauses(context);
   Conclude(context);
+  if (plan_view_.pass == KVGUARD_PASS_MICRO_BATCH) micro_stages_ |= 1u << plan_view_.stage;
+  if (!target) return {};
   auto& executed = mirror.executing();
   if (!final || executed.empty()) {
     executed.clear();
@@ -368,7 +383,12 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
     NoteGap("step-abandoned", record.step);
   } else if (real && !lost_ && !step_unjudged_) {
     for (size_t g = 0; g < planned_.size(); ++g) {
-      if (layout.groups[g].IsState()) {
+      if (layout.groups[g].on_host) continue;
+      if (layout.groups[g].IsCross()) {
+        if ((planned_[g] & kTableSeen) == 0) NoteGap("table-not-presented", record.step);
+        if ((planned_[g] & kSlotsSeen) == 0 && mirror.WritesEncoder())
+          NoteGap("slots-not-presented", record.step);
+      } else if (layout.groups[g].IsState()) {
         if ((planned_[g] & (kTableSeen | kStatesSeen)) == 0)
           NoteGap("states-not-presented", record.step);
       } else {
@@ -383,6 +403,13 @@ kvguard::step::Status kvguard_guard::FeedEnd(const kvguard_record& record) {
   if (announced && real && !lost_ && !step_unjudged_ && !abandoned) {
     Context context = MakeContext(record.step);
     kvguard::rules::JudgeAnnouncedAtEnd(context);
+    Conclude(context);
+  }
+  if (micro_stages_ != 0 && real && !lost_ && !step_unjudged_ && !abandoned) {
+    Context context = MakeContext(record.step);
+    const bool planned = (micro_stages_ & 1u << KVGUARD_STAGE_PLANNED) != 0;
+    kvguard::rules::JudgeMicroBatches(context,
+                                      planned ? KVGUARD_STAGE_PLANNED : KVGUARD_STAGE_FINAL);
     Conclude(context);
   }
   if (!lost_) mirror.EndStep(record.step, real, abandoned);

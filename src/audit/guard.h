@@ -138,6 +138,7 @@ struct kvguard_guard {
   };
   std::vector<FirstCause> step_causes_;
   std::vector<uint8_t> planned_;  // by group: bit 0 table, bit 1 slots, bit 2 final, in this step
+  uint32_t micro_stages_ = 0;     // bit (1 << stage): it had a micro-batch, in this step
   std::vector<uint8_t> final_known_;  // by group: a FINAL plan was seen in this run
 
   mutable bool families_complete_ = false;

@@ -327,9 +327,9 @@ TEST(Plan, APassWithoutRulesIsAGapByName) {
   s.Schedule("a", 1).Begin();
   ScenarioPlan plan = s.RightPlan();
   s.Plan(plan);
-  plan.pass = KVGUARD_PASS_DRAFT;
+  plan.pass = KVGUARD_PASS_GRAPH_REPLAY;
   EXPECT_EQ(s.Plan(plan), KVGUARD_ERROR_UNSUPPORTED);
-  EXPECT_NE(s.error().find("draft"), std::string::npos);
+  EXPECT_NE(s.error().find("graph-replay"), std::string::npos);
   EXPECT_TRUE(HasGap(s, "plan-not-supported"));
   s.End();
   ExpectTheStepIsAGap(s);

@@ -35,6 +35,7 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
       pool.id = static_cast<uint32_t>(pools.size());
       pools.push_back(pool);
     }
+    if (group.host) pools[group.pool].memory = 1;
     kvguard_group g{};
     g.size = sizeof(g);
     g.id = static_cast<uint32_t>(groups.size());
@@ -409,6 +410,7 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan, const RawEdit& edit) {
   kvguard_plan out{};
   out.size = sizeof(out);
   out.pass = plan.pass;
+  out.pass_index = plan.pass_index;
   out.stage = plan.stage;
   out.num_rows = plan.requests.size();
   out.padded_rows = plan.padded_rows;

@@ -25,6 +25,7 @@ struct ScenarioGroup {
   uint32_t retained = 0;
   uint32_t flags = 0;  // besides those of the options
   uint32_t state_mode = 0;
+  bool host = false;         // its pool is one of the host
   bool shows_states = true;  // groups of states: their states, not their table
 };
 
@@ -77,6 +78,7 @@ struct ScenarioPlan {
   };
   std::vector<Group> groups;
   uint32_t pass = KVGUARD_PASS_TARGET;
+  uint32_t pass_index = 0;
   uint32_t stage = KVGUARD_STAGE_PLANNED;
 
   int64_t& Table(size_t group, size_t row, size_t column) {

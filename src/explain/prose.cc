@@ -118,6 +118,9 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kQueryStartMalformed:
       return Sprintf("query_start[%lld] is %lld where %lld is needed: no row's tokens can be told.",
                      static_cast<Ll>(f.row), observed, expected);
+    case rules::kMicroBatchMissing:
+      return Sprintf("%s was given %lld tokens, but the step's micro-batches hold %lld of them.",
+                     req, expected, observed);
     case rules::kBlockOutOfRange:
       return Sprintf("%s was given block %lld in column %lld, but its pool ends at block %lld.",
                      req, observed, pos, expected);
@@ -303,6 +306,11 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kCopyLost:
       return Sprintf("Block %lld (%llu in all) was to be zeroed or copied to, and was not.",
                      observed, count);
+    case rules::kLoadOverwrites:
+      return Sprintf("A transfer for %s would fill block %lld, in which %s has valid tokens.",
+                     f.request != 0 ? ("request " + name_of(f.request)).c_str() : "nobody known",
+                     observed,
+                     f.victim != 0 ? ("request " + name_of(f.victim)).c_str() : "another request");
     case rules::kStateMismatch:
     case rules::kStateNotCopied: {
       std::string text = Sprintf(

@@ -38,6 +38,7 @@ struct Group {
   int64_t sink = 0;         // WINDOW: first tokens that are kept for ever
   int64_t retained = 0;     // WINDOW: tokens kept beyond the window
   uint32_t state_mode = 0;  // STATE: kvguard_state_mode
+  bool on_host = false;     // no forward reads or writes it
   int64_t num_slots =
       0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
 
@@ -51,6 +52,7 @@ struct Group {
   }
   // Whether the group forgets positions while their request lives.
   bool Forgets() const { return window > 0 || (IsState() && state_mode != KVGUARD_STATE_NONE); }
+  bool IsCross() const { return kind == KVGUARD_GROUP_CROSS; }
   // Whether blocks hold states, one each, in place of tokens.
   bool IsState() const { return kind == KVGUARD_GROUP_STATE; }
   // The first position, sinks aside, that a row reads whose next token stands at `position`
@@ -136,6 +138,7 @@ struct Layout {
 
   bool forgets = false;      // some group does
   bool has_states = false;   // some group holds states
+  bool has_cross = false;    // some group holds an encoder's output
   int64_t content_unit = 1;  // divides the block size of every group
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }

@@ -248,13 +248,14 @@ void Mirror::ContentWritten(const Request& request) {
     // Whatever the start, it is written. A state goes on from the one before, unless it is the
     // first.
     if (group.IsState() && request.start_high > 0) continue;
-    const int64_t first = group.IsState()
-                              ? group.Written(0, 0, request.num_tokens, request.num_drafts).first
-                              : geometry::BlocksFor(request.start_high, group.block_size);
+    const bool by_tokens = !group.IsState() && !group.IsCross() && !group.on_host;
+    const geometry::Group::Columns written = WrittenBy(request, group);
+    const int64_t first =
+        by_tokens ? geometry::BlocksFor(request.start_high, group.block_size) : written.first;
     const int64_t last =
-        group.IsState()
-            ? group.Written(0, 0, request.num_tokens, request.num_drafts).last
-            : geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size) - 1;
+        by_tokens
+            ? geometry::BlocksFor(request.start_low + request.num_tokens, group.block_size) - 1
+            : written.last;
     const int64_t end = std::min(BoundBlocks(request, group), last + 1);
     for (int64_t column = first; column < end; ++column) {
       const int64_t block = BlockAt(request, group, column);
@@ -291,6 +292,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (request.chain.active()) NoteSampled(&request, step);
     if (!lost_.empty()) ContentWritten(request);
     if (layout_->has_states) StatesWritten(&request, abandoned);
+    if (!abandoned) request.encoder_written = true;
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

@@ -4,8 +4,10 @@
 #ifndef KVGUARD_SRC_MIRROR_MIRROR_H_
 #define KVGUARD_SRC_MIRROR_MIRROR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -102,6 +104,11 @@ struct Request {
   // step.
   int64_t states_end = KVGUARD_NONE;
   int64_t states_drafts = 0;
+  // Tokens of its encoder's output, and whether a step has written their KV.
+  int64_t encoder = 0;
+  bool encoder_written = false;
+  // Tokens of this step that micro-batches have had, by stage.
+  int64_t taken[KVGUARD_STAGE_FINAL + 1] = {};
   int64_t rejected = KVGUARD_NONE;  // of num_drafts, once an outcome inside the step said so
   uint64_t seen_plan = 0;           // serial of the last plan that had a row for it: finds doubles
   // Some column that a window of it needs may not hold its block: one was given away or is null, or
@@ -321,6 +328,17 @@ class Mirror {
     return false;
   }
 
+  // The columns that the step's schedule writes of a request.
+  static geometry::Group::Columns WrittenBy(const Request& request, const geometry::Group& group) {
+    if (group.on_host) return {0, -1};
+    if (group.IsCross()) {
+      if (request.encoder_written) return {0, -1};
+      return {0, geometry::BlocksFor(request.encoder, group.block_size) - 1};
+    }
+    return group.Written(request.start_low, request.start_high, request.num_tokens,
+                         request.num_drafts);
+  }
+
   // --- states ---
   // The column that holds the state of so many tokens; KVGUARD_NONE where it is not known.
   static int64_t PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens);
@@ -361,12 +379,21 @@ class Mirror {
   void Schedule(uint32_t index) {
     requests_[index].scheduled_serial = serial_;
     requests_[index].rejected = KVGUARD_NONE;
+    std::fill(std::begin(requests_[index].taken), std::end(requests_[index].taken), 0);
     scheduled_.push_back(index);
   }
   bool IsScheduled(const Request& request) const {
     return open_ && request.scheduled_serial == serial_;
   }
   const std::vector<uint32_t>& scheduled() const { return scheduled_; }
+  // Whether the step writes the output of some request's encoder.
+  bool WritesEncoder() const {
+    return std::any_of(scheduled_.begin(), scheduled_.end(), [this](uint32_t index) {
+      const Request& request = requests_[index];
+      return IsScheduled(request) && request.key != 0 && request.encoder > 0 &&
+             !request.encoder_written;
+    });
+  }
   // Moves the frontiers of what was scheduled, and remembers the step's rows in the order of its
   // plan.
   void EndStep(uint64_t step, bool forward, bool abandoned);

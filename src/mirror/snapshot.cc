@@ -288,9 +288,14 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
     }
     PutChain(writer, with_content ? request : Request{});
     PutRows(writer, request.rows, *layout_);
-    if (!layout_->has_states) continue;
-    writer.Put(request.states_end);
-    writer.Put(request.states_drafts);
+    if (layout_->has_states) {
+      writer.Put(request.states_end);
+      writer.Put(request.states_drafts);
+    }
+    if (layout_->has_cross) {
+      writer.Put(request.encoder);
+      writer.Put(static_cast<uint8_t>(request.encoder_written));
+    }
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
@@ -474,6 +479,12 @@ step::Status Mirror::Restore(std::string_view bytes) {
          request.states_drafts < 0 || request.states_drafts > kMost)) {
       return damaged();
     }
+    uint8_t written = 0;
+    if (layout_->has_cross && (!reader.Get(&request.encoder) || request.encoder < 0 ||
+                               request.encoder > kMost || !reader.Get(&written) || written > 1)) {
+      return damaged();
+    }
+    request.encoder_written = written != 0;
     request.maybe_stale = layout_->forgets;  // looked at once more, at its next row
     // Claims are what the rows say: they are counted anew, not read.
     for (const geometry::Group& group : layout_->groups) {

@@ -24,6 +24,7 @@ struct Transfer {
   uint64_t request = 0;         // 0: not known
   int64_t first = 0;            // LOAD: the first position that is filled
   std::vector<int64_t> blocks;  // as they came
+  uint64_t since = 0;           // the last step that had begun when it was announced
 };
 
 // A load whose request was not live yet: where it was filled is compared when the request comes.

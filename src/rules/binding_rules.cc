@@ -15,6 +15,7 @@ using mirror::Request;
 // Columns in front of the frontier may be prefix hits: content that others wrote, which nobody owns
 // by this binding.
 bool IsHit(const Request& request, const Group& group, int64_t column) {
+  if (group.IsCross()) return false;
   if (group.IsState()) {  // the one state that the request goes on from
     const int64_t low = request.frontier.valid_low;
     return group.Forgets() && low > 0 && column == group.StateColumn(low);
@@ -26,7 +27,7 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
 // what it holds (mrv2.md 6.2, trap 10).
 bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
                      int64_t column, int64_t block, const mirror::Block& b) {
-  if (group.IsState() || request.admitted_step != context.step ||
+  if (group.IsState() || group.IsCross() || request.admitted_step != context.step ||
       request.frontier.valid_low != request.known - 1 ||
       (column + 1) * group.block_size > request.known ||
       mirror::Mirror::EarlierClaims(b, context.step) == 0) {
@@ -105,7 +106,8 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
   } else if (IsHit(request, group, column) ||
              IsRecomputedHit(context, request, group, column, block, b)) {
     // A connector may have filled a block that nobody claims, without saying so.
-    if (b.claims == 0 && context.layout().Has(KVGUARD_ENGINE_CONNECTOR))
+    if (b.claims == 0 && context.layout().Has(KVGUARD_ENGINE_CONNECTOR) &&
+        !context.layout().Has(KVGUARD_ENGINE_FILLS_TOLD))
       mirror::Mirror::ForgetContent(&b);
     if (b.lost) mirror.NoteLostClaim();
     mirror::Mirror::ClaimHit(&b, context.step);
@@ -238,6 +240,8 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       }
       Request& request = mirror.at(index);
       if (request.admitted_step == context.step) {
+        if (event.other == KVGUARD_DOMAIN_ENCODER)
+          request.encoder = std::max(request.encoder, event.first + event.count);
         request.chain.AddDomain({event.other, event.value, event.first, event.count});
       } else {
         request.chain.Forget();
@@ -362,13 +366,15 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
     mirror.Schedule(index);
     const int64_t end = Reach(context.layout(), request, row);
     for (const Group& group : context.layout().groups) {
-      const int64_t needed = group.ColumnsFor(end, row.num_drafts);
+      if (group.on_host) continue;
+      const int64_t tokens = group.IsCross() ? request.encoder : end;
+      const int64_t needed = group.ColumnsFor(tokens, row.num_drafts);
       const int64_t bound = mirror.BoundBlocks(request, group);
       if (bound < needed) {
         kvguard_finding& finding = Emit(context, kCapacityShort);
         finding.request = request.key;
         finding.group = group.id;
-        finding.pos = end - 1;
+        finding.pos = tokens - 1;
         SetValues(finding, needed, bound);
       }
       if (group.IsState()) JudgeStateTargets(context, request, group);

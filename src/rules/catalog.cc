@@ -28,6 +28,8 @@ kvguard_rule kRules[] = {
     KVGUARD_RULE(kQueryStartMalformed, STEP, PROOF, "query-start-malformed",
                  "The query offsets do not start at zero, do not rise, or do not end at the number "
                  "of tokens."),
+    KVGUARD_RULE(kMicroBatchMissing, STEP, PROOF, "micro-batch-missing",
+                 "Scheduled tokens stand in no micro-batch of their step."),
     KVGUARD_RULE(kBlockOutOfRange, BINDING, PROOF, "block-out-of-range",
                  "A bound block id is not in its pool."),
     KVGUARD_RULE(kBlockNull, BINDING, PROOF, "block-null",
@@ -94,6 +96,8 @@ kvguard_rule kRules[] = {
                  "is in use."),
     KVGUARD_RULE(kContentMisplaced, CONTENT, PROOF, "content-misplaced",
                  "A prefix hit names a block whose content belongs in another column or group."),
+    KVGUARD_RULE(kLoadOverwrites, CONTENT, PROOF, "load-overwrites",
+                 "A transfer fills a block in which another live request has valid tokens."),
     KVGUARD_RULE(kFrontierMismatch, FRONTIER, PROOF, "frontier-mismatch",
                  "A row starts at another position than the request's computed tokens end."),
     KVGUARD_RULE(kCountAhead, FRONTIER, PROOF, "count-ahead",

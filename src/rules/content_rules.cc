@@ -42,6 +42,12 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   const int64_t block = mirror.BlockAt(*reader, group, hit.column);
   if (!mirror.InPool(group, block) || !mirror.IsClaimed(*reader, group, hit.column)) return;
   Block& b = mirror.TouchBlock(group, block);
+  const bool told = context.layout().Has(KVGUARD_ENGINE_FILLS_TOLD);
+  if (told && !b.ever_home && b.loading == 0 &&
+      (!group.IsState() || (hit.column + 1) * group.block_size == hit.computed)) {
+    EmitOnce(context, kContentUnwritten, KVGUARD_GRADE_PROOF, hit, block);
+    return;
+  }
   if (!Mirror::IsAtHome(b, group.id, hit.column)) return;
   const int64_t end = (hit.column + 1) * group.block_size;
   if (group.IsState() && end != hit.computed) return;
@@ -51,7 +57,7 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
     if (writer == reader) return;
     const bool filled = writer != nullptr ? end <= Covers(mirror, *writer) : b.written;
     if (!filled) {
-      const bool connector = context.layout().Has(KVGUARD_ENGINE_CONNECTOR);
+      const bool connector = context.layout().Has(KVGUARD_ENGINE_CONNECTOR) && !told;
       EmitOnce(context, kContentUnwritten,
                connector ? KVGUARD_GRADE_SUSPICION : KVGUARD_GRADE_PROOF, hit, block);
       return;

@@ -32,8 +32,9 @@ kvguard_finding& Emit(Context& context, uint32_t code, uint32_t grade) {
   return finding;
 }
 
-kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t group) {
-  kvguard_finding& finding = Emit(context, code);
+kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t group,
+                         uint32_t grade) {
+  kvguard_finding& finding = Emit(context, code, grade);
   finding.row = static_cast<int64_t>(row);
   finding.request = context.plan->requests[row];
   finding.group = group;

@@ -49,6 +49,9 @@ struct RowState {
   uint64_t key = 0;
   uint64_t first_token = 0;    // index of the row's first token in the plan
   int64_t num_tokens = 0;      // as the plan says
+  int64_t length = 0;          // tokens that its KV length counts beyond the start
+  int64_t taken = 0;           // tokens of its request in earlier micro-batches
+  bool whole = true;           // it holds all tokens of its request
   int64_t start = 0;           // position of the first token that the mirror expects
   int64_t seen_start = 0;      // and the one that the plan has, where it shows one
   bool tokens_usable = false;  // the row's token range lies within the plan
@@ -87,7 +90,7 @@ kvguard_finding& Emit(Context& context, uint32_t code, uint32_t grade = 0);
 
 // The same for a row of the plan.
 kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row,
-                         uint32_t group = KVGUARD_ALL_GROUPS);
+                         uint32_t group = KVGUARD_ALL_GROUPS, uint32_t grade = 0);
 
 inline void SetValues(kvguard_finding& finding, int64_t expected, int64_t observed) {
   finding.expected = expected;
@@ -145,6 +148,14 @@ void JudgeAnnouncedAtEnd(Context& context);
 // A fresh block of a request that has claims from before, before it is claimed.
 void JudgeFreshOwner(Context& context, const mirror::Request& request, const geometry::Group& group,
                      int64_t column, int64_t block);
+
+// --- passes ---
+// Whether a plan of that pass says anything of the group.
+bool IsJudgedIn(uint32_t pass, const geometry::Group& group);
+// Where a known row starts in its pass, and how long it is.
+void PlaceRow(Context& context, uint64_t b, RowState* row);
+// END: tokens that no micro-batch of that stage had.
+void JudgeMicroBatches(Context& context, uint32_t stage);
 
 // --- PLAN, in this order ---
 void JudgeRows(Context& context);       // step: rows against the schedule; fills context.rows

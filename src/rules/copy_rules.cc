@@ -38,10 +38,23 @@ void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
   SetValues(finding, KVGUARD_NONE, target);
 }
 
+// Whether a load that was announced before this step still fills the block. Those of the step
+// itself may be waited for in its forward.
+bool LoadingSinceBefore(const Context& context, const Group& group, int64_t block) {
+  const auto& open = context.mirror->transfers().open();
+  return std::any_of(open.begin(), open.end(), [&](const auto& entry) {
+    const mirror::Transfer& transfer = entry.second;
+    return transfer.kind == mirror::TransferKind::kLoad && transfer.since < context.step &&
+           context.layout().groups[transfer.group].pool == group.pool &&
+           std::find(transfer.blocks.begin(), transfer.blocks.end(), block) !=
+               transfer.blocks.end();
+  });
+}
+
 // The first announced block that the row uses and that is not done: one finding.
 void JudgeUse(Context& context, const Announced& announced, uint32_t code, const Group& group,
               uint64_t b) {
-  if (group.IsState()) return;
+  if (group.IsState() || group.IsCross() || group.on_host) return;
   const RowState& row = (*context.rows)[b];
   const mirror::Mirror& mirror = *context.mirror;
   const Request& request = mirror.at(row.request);
@@ -110,14 +123,14 @@ void JudgeZeroing(Context& context) {
   const auto& zeroing = context.mirror->zeroing().entries();
   for (const Announced::Entry& entry : zeroing) {
     const Group& group = context.layout().groups[entry.group];
-    if (group.IsState() || !mirror.InPool(group, entry.block) ||
+    if (group.IsState() || group.on_host || !mirror.InPool(group, entry.block) ||
         entry.block == context.layout().PoolOf(group).null_block) {
       continue;
     }
     const mirror::Block& b = mirror.BlockOf(group, entry.block);
     if (b.claims == 0 || NewInStep(b, context.step)) continue;
     const auto live = [&](const Request& request, const Group& other, int64_t column) {
-      if (other.IsState()) return false;
+      if (other.IsState() || other.IsCross()) return false;
       const int64_t valid =
           mirror.IsScheduled(request) ? request.start_low : request.frontier.valid_low;
       return column * other.block_size < valid;
@@ -156,14 +169,14 @@ void JudgeUseBeforeDone(Context& context) {
     }
     const Request& request = mirror.at(row.request);
     for (const Group& group : context.layout().groups) {
-      const bool read = loading && !group.IsState();
+      const bool read = loading && !group.IsState() && !group.IsCross() && !group.on_host;
       const int64_t end = read ? std::min(mirror.BoundBlocks(request, group),
                                           geometry::BlocksFor(row.start, group.block_size))
                                : 0;
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!group.Needs(column, row.start) || !mirror.InPool(group, block) ||
-            mirror.BlockOf(group, block).loading == 0) {
+            mirror.BlockOf(group, block).loading == 0 || !LoadingSinceBefore(context, group, block)) {
           continue;
         }
         kvguard_finding& finding = EmitRow(context, kReadWhileLoading, b, group.id);

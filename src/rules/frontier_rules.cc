@@ -27,16 +27,20 @@ void Mismatch(Context& context, uint64_t b, const RowState& row) {
 void Assume(Context& context, RowState* row, int64_t shown) {
   mirror::Request& request = context.mirror->at(row->request);
   ++context.counters->assumptions;
+  shown -= row->taken;
   row->start = shown < request.start_low    ? request.start_low
                : shown > request.start_high ? request.start_high
                                             : shown;
   if (row->start == shown) context.mirror->Assume(&request, shown);  // else it is a finding now
+  row->start += row->taken;
 }
 
 }  // namespace
 
 void JudgeFrontiers(Context& context) {
   const step::PlanView& plan = *context.plan;
+  // The runner's count is that before the whole step.
+  const bool counts = plan.num_computed.present() && plan.pass == KVGUARD_PASS_TARGET;
   uint64_t judged = 0;
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
     RowState& row = (*context.rows)[b];
@@ -67,7 +71,7 @@ void JudgeFrontiers(Context& context) {
         }
       }
     }
-    if (plan.num_computed.present()) {
+    if (counts) {
       ++judged;
       const int64_t counted = plan.num_computed[b];
       if (counted != row.start && row.seen_start == row.start) {

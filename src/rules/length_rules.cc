@@ -16,9 +16,11 @@ uint64_t Judge(Context& context, const step::Ints& lengths, const geometry::Grou
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
     const RowState& row = (*context.rows)[b];
     if (row.request == mirror::kNoRequest || row.start == KVGUARD_NONE) continue;
-    // The scheduler's token count, not the plan's: a row that dropped tokens must not look right by
-    // its own account.
-    const int64_t end = row.start + context.mirror->at(row.request).num_tokens;
+    // Of a target pass the scheduler's token count, not the plan's: a row that dropped tokens must
+    // not look right by its own account.
+    int64_t end = row.start + row.length;
+    if (plan.pass == KVGUARD_PASS_DRAFT && context.layout().max_model_len > 0)
+      end = std::min(end, context.layout().max_model_len);
     const int64_t expected = group == nullptr ? end : group->LocalLength(end);
     ++judged;
     if (lengths[b] == expected) continue;

@@ -44,8 +44,7 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
   if (request.start_low == KVGUARD_NONE) return;
   for (const Group& group : context.layout().groups) {
     const int64_t bound = context.mirror->BoundBlocks(request, group);
-    const Group::Columns written = group.Written(request.start_low, request.start_high,
-                                                 request.num_tokens, request.num_drafts);
+    const Group::Columns written = mirror::Mirror::WrittenBy(request, group);
     const int64_t last = std::min(bound - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);

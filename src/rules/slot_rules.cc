@@ -211,26 +211,9 @@ void JudgeDoubles(Context& context, const step::GroupPlanView& group) {
   }
 }
 
-}  // namespace
-
-void JudgeSlots(Context& context, const step::GroupPlanView& group) {
-  // An engine may compute slots of states like any other; nothing is written there (mrv2.md 3.5).
-  if (!group.slots.present() || group.group->IsState()) return;
+void JudgePads(Context& context, const step::GroupPlanView& group, uint64_t* judged) {
   const step::PlanView& plan = *context.plan;
   const Group& g = *group.group;
-  uint64_t judged = 0;
-  bool wrong = false;
-  for (uint64_t b = 0; b < plan.num_rows; ++b) {
-    const RowState& row = (*context.rows)[b];
-    if (row.request == mirror::kNoRequest || !row.tokens_usable || row.start == KVGUARD_NONE)
-      continue;
-    judged += static_cast<uint64_t>(row.num_tokens);
-    if (row.num_tokens == 0 || RowMatches(context, g, group.slots, row)) continue;
-    wrong = true;
-    Diagnose(context, b, g, group.slots, row);
-    JudgeForeignWrites(context, group, b);
-  }
-  if (wrong) JudgeDoubles(context, group);
   const uint64_t end = std::min(plan.padded_tokens, group.slots.count);
   if (end > plan.num_tokens) {
     const size_t n = end - plan.num_tokens;
@@ -246,8 +229,88 @@ void JudgeSlots(Context& context, const step::GroupPlanView& group) {
       const int64_t slot = finding.observed;
       if (slot >= 0 && slot < g.num_slots) SetVictim(context, finding, g, g.BlockOfSlot(slot), 0);
     }
-    judged += n;
+    *judged += n;
   }
+}
+
+// A draft pass may leave out what was rejected, stops at the model's length, and may stand beyond
+// what is bound (mrv2.md 6.2, trap 14). True if some token of the row is wrong.
+bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step::Ints& slots,
+                   const RowState& row) {
+  const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t most = context.layout().max_model_len;
+  const int64_t bound = context.mirror->BoundBlocks(request, group);
+  bool wrong = false;
+  const auto each = [&](uint32_t code, bool beyond) {
+    kvguard_finding* finding = nullptr;
+    for (int64_t i = 0; i < row.num_tokens; ++i) {
+      const int64_t position = row.start + i;
+      if (most > 0 && position >= most) break;
+      const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
+      if (observed == context.layout().pad_slot) continue;
+      const bool local = group.IsLocal(position);
+      const bool unbound = local && position / group.block_size >= bound;
+      const int64_t expected = ExpectedSlot(context, request, group, position);
+      if (unbound != beyond || IsRight(expected, observed, local)) continue;
+      if (!beyond && CodeFor(context, group, observed, local) != code) continue;
+      wrong = true;
+      if (finding == nullptr) {
+        finding = &EmitRow(context, code, b, group.id, beyond ? uint32_t{KVGUARD_GRADE_SUSPICION} : 0u);
+        finding->pos = position;
+        SetValues(*finding, expected, observed);
+        finding->count = 0;
+        const bool real = observed >= 0 && observed < group.num_slots;
+        if (real && (code == kSlotMismatch || code == kSlotNotLocal))
+          SetVictim(context, *finding, group, group.BlockOfSlot(observed), request.key);
+      }
+      ++finding->count;
+    }
+  };
+  for (const uint32_t code : {kSlotNotLocal, kSlotMismatch, kSlotNullBlock, kSlotOutOfRange})
+    each(code, false);
+  each(kSlotMismatch, true);
+  return wrong;
+}
+
+void JudgeDraftSlots(Context& context, const step::GroupPlanView& group) {
+  const step::PlanView& plan = *context.plan;
+  uint64_t judged = 0;
+  for (uint64_t b = 0; b < plan.num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest || !row.tokens_usable || row.start == KVGUARD_NONE)
+      continue;
+    judged += static_cast<uint64_t>(row.num_tokens);
+    if (row.num_tokens == 0 || RowMatches(context, *group.group, group.slots, row)) continue;
+    if (DiagnoseDraft(context, b, *group.group, group.slots, row))
+      JudgeForeignWrites(context, group, b);
+  }
+  JudgePads(context, group, &judged);
+  context.counters->slots += judged;
+  context.coverage->Add(group.group->id, plan.pass, plan.stage, KVGUARD_FAMILY_SLOT, judged);
+}
+
+}  // namespace
+
+void JudgeSlots(Context& context, const step::GroupPlanView& group) {
+  // An engine may compute slots of states like any other; nothing is written there (mrv2.md 3.5).
+  if (!group.slots.present() || group.group->IsState()) return;
+  if (context.plan->pass == KVGUARD_PASS_DRAFT) return JudgeDraftSlots(context, group);
+  const step::PlanView& plan = *context.plan;
+  const Group& g = *group.group;
+  uint64_t judged = 0;
+  bool wrong = false;
+  for (uint64_t b = 0; b < plan.num_rows; ++b) {
+    const RowState& row = (*context.rows)[b];
+    if (row.request == mirror::kNoRequest || !row.tokens_usable || row.start == KVGUARD_NONE)
+      continue;
+    judged += static_cast<uint64_t>(row.num_tokens);
+    if (row.num_tokens == 0 || RowMatches(context, g, group.slots, row)) continue;
+    wrong = true;
+    Diagnose(context, b, g, group.slots, row);
+    JudgeForeignWrites(context, group, b);
+  }
+  if (wrong) JudgeDoubles(context, group);
+  JudgePads(context, group, &judged);
   context.counters->slots += judged;
   context.coverage->Add(g.id, plan.pass, plan.stage, KVGUARD_FAMILY_SLOT, judged);
 }

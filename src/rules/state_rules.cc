@@ -131,7 +131,7 @@ void JudgeStates(Context& context, const step::GroupPlanView& view) {
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
     const RowState& state = (*context.rows)[b];
     if (state.request == mirror::kNoRequest || !state.tokens_usable || state.num_tokens == 0 ||
-        state.start == KVGUARD_NONE) {
+        state.start == KVGUARD_NONE || !state.whole) {
       continue;
     }
     const Request& request = context.mirror->at(state.request);

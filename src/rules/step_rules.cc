@@ -61,12 +61,10 @@ void JudgeRows(Context& context) {
     request.seen_plan = serial;
     ++seen;
     row.request = index;
-    row.start = row.seen_start = request.start;
-    if (offsets_usable && row.num_tokens != request.num_tokens) {
-      SetValues(EmitRow(context, kQueryLengthMismatch, b), request.num_tokens, row.num_tokens);
-    }
+    PlaceRow(context, b, &row);
   }
-  if (seen < mirror.scheduled().size()) {
+  const bool every = plan.pass == KVGUARD_PASS_TARGET || plan.pass == KVGUARD_PASS_CROSS;
+  if (every && seen < mirror.scheduled().size()) {
     for (const uint32_t index : mirror.scheduled()) {
       const mirror::Request& request = mirror.at(index);
       if (request.seen_plan != serial) Emit(context, kRowMissing).request = request.key;
@@ -81,6 +79,7 @@ void JudgeDummy(Context& context) {
   const step::PlanView& plan = *context.plan;
   const int64_t pad = context.layout().pad_slot;
   for (const step::GroupPlanView& group : plan.groups) {
+    if (group.group->IsCross() || group.group->on_host) continue;
     if (group.group->IsState()) {
       JudgePaddedStates(context, group);
       continue;

@@ -62,7 +62,7 @@ Judged JudgedEntries(const Context& context, const geometry::Group& group, const
   if (group.IsState()) return JudgedStates(context, group, row, n);
   if (!group.Forgets()) return {0, 0, 0, n};
   const mirror::Request& request = context.mirror->at(row.request);
-  const int64_t start = row.start == KVGUARD_NONE ? request.start_high : row.start;
+  const int64_t start = row.start == KVGUARD_NONE ? request.start_high + row.taken : row.start;
   const auto per_block = static_cast<size_t>(group.EntriesPerBlock());
   const size_t first = std::min(n, static_cast<size_t>(group.FirstNeededColumn(start)) * per_block);
   const size_t sink = std::min(first, static_cast<size_t>(group.SinkColumns()) * per_block);

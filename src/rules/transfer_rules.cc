@@ -37,6 +37,7 @@ void UnknownTransfer(Context& context, const kvguard_event& event) {
 // request came after the load, and may have found other blocks that hold the same.
 void JudgePlacement(Context& context, const Request& request, const Transfer& load, bool late) {
   const Group& group = context.layout().groups[load.group];
+  if (group.IsCross()) return;  // its columns are not of the request's tokens
   if (group.IsState()) return;  // which columns a transfer of states names differs by engine
   const int64_t bound = context.mirror->BoundBlocks(request, group);
   for (size_t i = 0; i < load.blocks.size(); ++i) {
@@ -69,7 +70,7 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
 
 void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   const Group& group = context.layout().groups[send.group];
-  if (group.IsState()) return;
+  if (group.IsState() || group.IsCross()) return;
   for (const int64_t block : send.blocks) {
     // In a windowed group the null block stands for a column that is not kept.
     bool held = group.Forgets() && block == context.layout().PoolOf(group).null_block;
@@ -119,6 +120,36 @@ void JudgeHandedOut(Context& context, const kvguard_event& event, const Group& g
   }
 }
 
+// A block that somebody else reads is filled anew.
+void JudgeOverwritten(Context& context, const kvguard_event& event, const Group& group,
+                      const Transfer& transfer) {
+  if (group.IsState() || group.IsCross() || group.on_host) return;
+  mirror::Mirror& mirror = *context.mirror;
+  for (const int64_t block : transfer.blocks) {
+    if (!mirror.InPool(group, block) || block == context.layout().PoolOf(group).null_block ||
+        mirror.BlockOf(group, block).claims == 0 || mirror.BlockOf(group, block).lost) {
+      continue;
+    }
+    const auto valid = [&](const Request& request, const Group& other, int64_t column) {
+      return request.key != event.request && request.admitted_step != mirror.last_begun() && !other.IsState() && !other.IsCross() &&
+             column * other.block_size < request.frontier.valid_low;
+    };
+    const uint32_t index = mirror.FindClaim(group, block, valid);
+    if (index == kNoRequest) continue;
+    kvguard_finding& finding = EmitEvent(context, kLoadOverwrites, event);
+    (void)mirror.HasClaim(mirror.at(index), group, block,
+                          [&](const Request& request, const Group& other, int64_t column) {
+                            if (!valid(request, other, column)) return false;
+                            finding.pos = column * other.block_size;
+                            return true;
+                          });
+    finding.group = group.id;
+    SetValues(finding, KVGUARD_NONE, block);
+    SetVictim(context, finding, group, block, mirror.HoldingOf(index, group, block));
+    return;
+  }
+}
+
 void Announce(Context& context, const kvguard_event& event) {
   mirror::Mirror& mirror = *context.mirror;
   Transfers& transfers = mirror.transfers();
@@ -140,6 +171,7 @@ void Announce(Context& context, const kvguard_event& event) {
   transfer.group = event.group;
   transfer.request = event.request;
   transfer.first = event.first;
+  transfer.since = mirror.last_begun();
   if (event.num_blocks > 0) transfer.blocks.assign(event.blocks, event.blocks + event.num_blocks);
   const Group& group = context.layout().groups[event.group];
   JudgeEventBlocks(context, event, group);
@@ -154,11 +186,10 @@ void Announce(Context& context, const kvguard_event& event) {
   const uint32_t index = mirror.Find(transfer.request);
   if (kind == TransferKind::kSend && index != kNoRequest)
     JudgeSend(context, mirror.at(index), transfer);
-  if (kind != TransferKind::kLoad || transfer.request == 0) return;
-  if (index != kNoRequest) {
-    JudgePlacement(context, mirror.at(index), transfer, false);
-    return;
-  }
+  if (kind != TransferKind::kLoad) return;
+  if (index != kNoRequest) JudgePlacement(context, mirror.at(index), transfer, false);
+  JudgeOverwritten(context, event, group, transfer);
+  if (index != kNoRequest || transfer.request == 0) return;
   if (transfers.unplaced().size() == kMostUnplaced) transfers.unplaced().pop_front();
   transfers.unplaced().push_back({id, transfer});
 }
@@ -170,6 +201,29 @@ void DropUnplaced(Transfers& transfers, uint64_t id) {
                  unplaced.end());
 }
 
+// The transfer's block was filled with what belongs to its positions.
+void Filled(Context& context, const Transfer& transfer, size_t i) {
+  mirror::Mirror& mirror = *context.mirror;
+  const Group& group = context.layout().groups[transfer.group];
+  const int64_t block = transfer.blocks[i];
+  if (!mirror.InPool(group, block)) return;
+  mirror.SetLost(group, block, false);
+  if (transfer.kind != TransferKind::kLoad) return;
+  const int64_t column = transfer.first / group.block_size + static_cast<int64_t>(i);
+  mirror::Block& b = mirror.TouchBlock(group, block);
+  mirror::Mirror::SetHome(&b, group.id, column);
+  b.bound = false;
+  if (group.IsState()) {  // of how many tokens the state is, is not told
+    mirror::Mirror::ForgetContent(&b);
+    return;
+  }
+  const uint32_t index = mirror.Find(transfer.request);
+  b.content = index == kNoRequest
+                  ? mirror::ContentName{}
+                  : mirror.at(index).chain.NameAt((column + 1) * group.block_size,
+                                                  context.layout().content_unit);
+}
+
 void End(Context& context, const kvguard_event& event) {
   mirror::Mirror& mirror = *context.mirror;
   Transfers& transfers = mirror.transfers();
@@ -178,27 +232,14 @@ void End(Context& context, const kvguard_event& event) {
   if (transfer == nullptr) return UnknownTransfer(context, event);
   const Group& group = context.layout().groups[transfer->group];
   if (event.kind == KVGUARD_EVENT_LOAD_DONE) {
-    for (size_t i = 0; i < transfer->blocks.size(); ++i) {
-      const int64_t block = transfer->blocks[i];
-      if (!mirror.InPool(group, block)) continue;
-      mirror.SetLost(group, block, false);
-      if (transfer->kind != TransferKind::kLoad) continue;
-      const int64_t column = transfer->first / group.block_size + static_cast<int64_t>(i);
-      mirror::Block& b = mirror.TouchBlock(group, block);
-      mirror::Mirror::SetHome(&b, group.id, column);
-      b.bound = false;
-      if (group.IsState()) {  // of how many tokens the state is, is not told
-        mirror::Mirror::ForgetContent(&b);
-        continue;
-      }
-      const uint32_t index = mirror.Find(transfer->request);
-      b.content = index == kNoRequest
-                      ? mirror::ContentName{}
-                      : mirror.at(index).chain.NameAt((column + 1) * group.block_size,
-                                                      context.layout().content_unit);
-    }
+    for (size_t i = 0; i < transfer->blocks.size(); ++i) Filled(context, *transfer, i);
   } else if (event.kind == KVGUARD_EVENT_LOAD_FAILED) {
     JudgeEventBlocks(context, event, group);
+    const int64_t* end = event.blocks + event.num_blocks;
+    const bool partly = transfer->kind == TransferKind::kLoad && event.num_blocks > 0;
+    for (size_t i = 0; partly && i < transfer->blocks.size(); ++i) {
+      if (std::find(event.blocks, end, transfer->blocks[i]) == end) Filled(context, *transfer, i);
+    }
     for (uint64_t i = 0; i < event.num_blocks; ++i) {
       if (mirror.InPool(group, event.blocks[i]) &&
           event.blocks[i] != context.layout().PoolOf(group).null_block) {
@@ -274,8 +315,7 @@ void JudgePinned(Context& context, const Request& request, const Group& group, i
 void JudgeWritesToPinned(Context& context, const Request& request) {
   if (!context.mirror->AnyPinned()) return;
   for (const Group& group : context.layout().groups) {
-    const Group::Columns written = group.Written(request.start_low, request.start_high,
-                                                 request.num_tokens, request.num_drafts);
+    const Group::Columns written = mirror::Mirror::WrittenBy(request, group);
     const int64_t last = std::min(context.mirror->BoundBlocks(request, group) - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
       const int64_t block = context.mirror->BlockAt(request, group, column);
@@ -306,6 +346,8 @@ void JudgeLost(Context& context) {
       const bool writes = mirror.HasClaim(
           writer, group, block, [&](const Request&, const Group& other, int64_t column) {
             const int64_t first = column * other.block_size;
+            if (other.on_host) return false;
+            if (other.IsCross()) return !writer.encoder_written && first < writer.encoder;
             if (other.IsState()) {  // a state goes on from the one before, unless it is the first
               const Group::Columns written =
                   other.Written(0, 0, writer.num_tokens, writer.num_drafts);
@@ -320,12 +362,14 @@ void JudgeLost(Context& context) {
   for (const uint32_t index : mirror.scheduled()) {
     const Request& request = mirror.at(index);
     for (const Group& group : context.layout().groups) {
+      if (group.IsCross() || group.on_host) continue;
       const int64_t end = std::min(mirror.BoundBlocks(request, group),
                                    geometry::BlocksFor(request.start_low, group.block_size));
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!mirror.InPool(group, block) || !mirror.IsClaimed(request, group, column) ||
-            !mirror.BlockOf(group, block).lost || rewritten(group, block)) {
+            !mirror.BlockOf(group, block).lost || mirror.BlockOf(group, block).loading > 0 ||
+            rewritten(group, block)) {
           continue;
         }
         kvguard_finding& finding = Emit(context, kFailedLoadUsed);

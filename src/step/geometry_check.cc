@@ -54,7 +54,8 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   const bool forgets = group.kind == KVGUARD_GROUP_WINDOW || group.kind == KVGUARD_GROUP_CHUNKED;
   const bool state = group.kind == KVGUARD_GROUP_STATE;
-  if (group.kind != KVGUARD_GROUP_FULL && !forgets && !state) {
+  const bool cross = group.kind == KVGUARD_GROUP_CROSS;
+  if (group.kind != KVGUARD_GROUP_FULL && !forgets && !state && !cross) {
     return Unsupported("cannot judge: group %zu is of kind %s, which this version has no rules for",
                        i, kvguard_name("group_kind", group.kind));
   }
@@ -131,7 +132,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   out->slots_per_block = group.block_size;
   out->kernel_block_size = group.kernel_block_size;
   out->kernel_per_block = group.block_size / group.kernel_block_size;
-  if (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0 && !state) {
+  if (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0 && !state && !cross) {
     if (group.block_size % in.interleave != 0) {
       return Malformed("groups[%zu]: interleave %u does not divide block size %u", i, in.interleave,
                        group.block_size);
@@ -153,6 +154,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
     out->retained = group.retained;
   }
   const geometry::Pool& pool = layout.pools[group.pool];
+  out->on_host = pool.memory == 1;
   out->num_slots = pool.num_blocks * out->slots_per_block;
   const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
   if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
@@ -210,6 +212,7 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   for (const geometry::Group& group : layout->groups) {
     layout->forgets = layout->forgets || group.Forgets();
     layout->has_states = layout->has_states || group.IsState();
+    layout->has_cross = layout->has_cross || group.IsCross();
     layout->content_unit = std::gcd(layout->content_unit, group.block_size);
   }
   layout->flags = in.flags;

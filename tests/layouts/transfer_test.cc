@@ -32,7 +32,7 @@ ScenarioOptions Options() {
 // Request a of 9 tokens, 8 of them loaded into blocks 1 and 2; done says when that was complete.
 Run Loaded(bool done, uint32_t kind = kLoad) {
   return [=](Scenario& s) {
-    s.Expect("a").Blocks(kind, "a", {1, 2}, 7);
+    s.Expect("a").Blocks(kind, "a", {1, 2}, 7).Step();
     if (done) s.Blocks(kLoadDone, "a", {}, 7);
     s.Admit("a", {{1, 2, 3}}, 8).Schedule("a", 1).Step();
   };
@@ -71,7 +71,7 @@ Run LoadedIntoAWindow(std::vector<int64_t> blocks) {
   return [=](Scenario& s) {
     s.Admit("a", {{1, 2, 3, 4, 5}}).Schedule("a", 16).Step();
     s.Blocks(kSend, "a", {0, 0, 3, 4}, 7).Schedule("a", 1).Step();
-    s.Admit("b", {{0, 0, 3, 4, 6}}, 16).Step();
+    s.Finish("a").Admit("b", {{0, 0, 3, 4, 6}}, 16).Step();
     s.Blocks(kLoad, "b", blocks, 8).Step();
   };
 }
@@ -223,8 +223,8 @@ const std::map<std::string, PlantedScenario>& All() {
        {o,
         [](Scenario& s) {
           Sent({1}, {1, 2}, 4)(s);
-          s.Admit("b", {{1, 3, 4}}, 8).Blocks(kLoad, "b", {1, 3}, 8).Blocks(kLoadDone, "b", {}, 8);
-          s.Schedule("b", 1).Schedule("a", 1).Step();
+          s.Finish("a").Admit("b", {{1, 3, 4}}, 8);
+          s.Blocks(kLoad, "b", {1, 3}, 8).Blocks(kLoadDone, "b", {}, 8).Schedule("b", 1).Step();
         }}},
       {"id-used-twice",
        {o,
@@ -331,6 +331,33 @@ TEST(Transfers, OneHolderComputesALostBlockForAll) {
   EXPECT_EQ(s.Report(), "");
   s.Schedule("b", 1).Step();
   EXPECT_EQ(s.Report(), "") << "and later on";
+}
+
+// A load that failed in part has filled what it does not name.
+TEST(Transfers, ALoadThatFailsInPartHasFilledTheRest) {
+  for (const bool named : {false, true}) {
+    Scenario s(Options());
+    s.Blocks(kLoad, "", {3}, 1).Blocks(kLoadFailed, "", {3}, 1).Step();
+    s.Blocks(kLoad, "", {3, 4}, 2).Blocks(kLoadFailed, "", {named ? 3 : 4}, 2).Step();
+    s.Admit("a", {{3, 4, 5}}, 4).Schedule("a", 5).Step();
+    EXPECT_EQ(s.Codes().size(), named ? 1u : 0u);
+    EXPECT_EQ(s.Codes().empty() ? rules::kFailedLoadUsed : s.Codes()[0], rules::kFailedLoadUsed);
+  }
+}
+
+// A load that its own step waits for, layer by layer, ends behind the step's plan.
+TEST(Transfers, ASynchronousLoadMayBeReadInItsOwnStep) {
+  for (const bool later : {false, true}) {
+    Scenario s(Options());
+    s.Expect("a").Blocks(kLoad, "a", {3}, 1).Blocks(kLoadFailed, "", {3}, 1).Step();
+    if (later) s.Blocks(kLoad, "a", {3}, 2).Step();
+    s.Admit("a", {{3, 5}}, 4);
+    if (!later) s.Blocks(kLoad, "a", {3}, 2);
+    s.Schedule("a", 1).Step();
+    EXPECT_EQ(s.Codes().size(), later ? 1u : 0u);
+    EXPECT_EQ(s.Codes().empty() ? rules::kReadWhileLoading : s.Codes()[0],
+              rules::kReadWhileLoading);
+  }
 }
 
 // What a transfer pins is still pinned after a restore.
