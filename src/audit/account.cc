@@ -77,7 +77,8 @@ std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
     }
     if (pass != KVGUARD_PASS_TARGET || stage != shown_stage(group, family)) return false;
     return group == KVGUARD_ALL_GROUPS
-               ? family == KVGUARD_FAMILY_STEP || family == KVGUARD_FAMILY_LENGTH
+               ? family == KVGUARD_FAMILY_STEP || family == KVGUARD_FAMILY_LENGTH ||
+                     (family == KVGUARD_FAMILY_LIFETIME && layout.forgets)  // each row's window
                : family == KVGUARD_FAMILY_TABLE || family == KVGUARD_FAMILY_SLOT;
   };
   using kvguard::rules::Coverage;
