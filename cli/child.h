@@ -10,10 +10,10 @@
 namespace kvguard::cli {
 
 struct ChildResult {
-  int status = 127;         // its exit code; 128 + n where signal n ended it
-  bool timed_out = false;   // and was ended
-  std::string error;        // why it could not be started; empty where it was
-  std::string out;          // its stdout, at most a megabyte
+  int status = 127;        // its exit code; 128 + n where signal n ended it
+  bool timed_out = false;  // and was ended
+  std::string error;       // why it could not be started; empty where it was
+  std::string out;         // its stdout, at most a megabyte
 };
 
 // stdin is empty, stderr is this process's own. `command[0]` is looked for in PATH.

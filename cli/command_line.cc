@@ -206,21 +206,26 @@ int Dispatch(const Strings& arguments) {
   sub->callback([&] { command = [&] { return DemoCommand(folder); }; });
 
   DoctorArguments doctor;
-  sub = root.add_subcommand("doctor", "Whether a guard would see here, and could tell what it saw.");
+  sub =
+      root.add_subcommand("doctor", "Whether a guard would see here, and could tell what it saw.");
   sub->add_flag("--json", doctor.json, "the result as one JSON object");
-  sub->add_option("--config", doctor.config,
-                  "the guard's configuration: JSON, or @ and a file's name; default: KVGUARD_CONFIG");
+  sub->add_option(
+      "--config", doctor.config,
+      "the guard's configuration: JSON, or @ and a file's name; default: KVGUARD_CONFIG");
   sub->add_option("--engine", doctor.engine,
                   "also the adapter's probes of this engine, without starting it: vllm")
       ->check(CLI::IsMember({"vllm"}));
   sub->add_option("--python", doctor.python,
                   "the engine's interpreter; default: beside this command, else the first in PATH");
   sub->footer(
-      "Plants a fault of every family in a scratch mirror and its nearest legal neighbour: each must "
-      "be found as\nwhat it is, where it is, the neighbour must be silent, and the counters must say "
+      "Plants a fault of every family in a scratch mirror and its nearest legal neighbour: each "
+      "must "
+      "be found as\nwhat it is, where it is, the neighbour must be silent, and the counters must "
+      "say "
       "that the audit ran. Then:\nthe configuration, the folders that incidents, traces and status "
       "files go to, and the Python package, if a\nPython that has it is at hand.\n\n"
-      "exit codes: 0 all well; 2 a guard would be armed but blind, could not arm, or could not keep "
+      "exit codes: 0 all well; 2 a guard would be armed but blind, could not arm, or could not "
+      "keep "
       "what it\nfound; 70 the self-test fails: this build is broken; 64 wrong usage; 65 --config "
       "cannot be read.\nexample: kvguard doctor --engine vllm --config @kvguard.json");
   sub->callback([&] { command = [&] { return DoctorCommand(doctor); }; });

@@ -123,9 +123,7 @@ const char* OutcomeName(Outcome outcome) {
   return outcome == Outcome::kFound ? "found" : outcome == Outcome::kBlind ? "blind" : "broken";
 }
 
-std::string FamilyOf(const Trial& trial) {
-  return report::Name("family", trial.code / 100);
-}
+std::string FamilyOf(const Trial& trial) { return report::Name("family", trial.code / 100); }
 
 const char* Instructions() {
   const geometry::EqualKernels* wide = geometry::Avx2EqualKernels();
@@ -173,8 +171,7 @@ std::string PythonText(const PythonCheck& python) {
   if (!Truth(package, "core")) return text + ", " + StringOf(package, "reason");
   const std::string version = StringOf(package, "version");
   text += ", kvguard " + version + ", self-test " + StringOf(package, "self_test");
-  if (version != kvguard_version())
-    text += std::string("; this command is ") + kvguard_version();
+  if (version != kvguard_version()) text += std::string("; this command is ") + kvguard_version();
   return text;
 }
 
@@ -308,8 +305,8 @@ std::string DoctorText(const DoctorReport& report) {
                 Sprintf("%.0f", timed.microseconds)});
   }
   report::Table rest("ll");
-  rest.Row({"library", std::string("kvguard ") + kvguard_version() + ", " + Instructions() +
-                           " comparisons"});
+  rest.Row({"library",
+            std::string("kvguard ") + kvguard_version() + ", " + Instructions() + " comparisons"});
   rest.Row({"configuration", ConfigText(report.config)});
   for (const PlaceCheck& place : report.places) rest.Row({place.what, PlaceText(place)});
   rest.Row({"python", PythonText(report.python)});
@@ -318,16 +315,15 @@ std::string DoctorText(const DoctorReport& report) {
     rest.Row({"vllm", EngineText(vllm)});
     for (const Json& probe : vllm.value("probes", Json::array())) {
       const std::string reason = StringOf(probe, "reason");
-      rest.Row({"  " + StringOf(probe, "name"),
-                (Truth(probe, "passed") ? "passes" : "fails") +
-                    (reason.empty() ? "" : ": " + reason)});
+      rest.Row({"  " + StringOf(probe, "name"), (Truth(probe, "passed") ? "passes" : "fails") +
+                                                    (reason.empty() ? "" : ": " + reason)});
     }
   }
   const std::vector<std::string> problems = Problems(report);
   for (const std::string& problem : problems) rest.Row({"problem", problem});
-  rest.Row({"result", problems.empty()                               ? "all well"
+  rest.Row({"result", problems.empty()                             ? "all well"
                       : DoctorExitCode(report) == kExitCannotJudge ? "cannot judge"
-                                                                     : "broken"});
+                                                                   : "broken"});
   return faults.Text() + "\n" + rest.Text();
 }
 

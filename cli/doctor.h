@@ -26,8 +26,8 @@ struct TimedTrial {
 
 // The configuration that a guard of this environment would have.
 struct ConfigCheck {
-  std::string source;  // "--config", "KVGUARD_CONFIG", "the defaults"
-  std::string error;   // empty: valid
+  std::string source;             // "--config", "KVGUARD_CONFIG", "the defaults"
+  std::string error;              // empty: valid
   nlohmann::ordered_json values;  // every key; the defaults where invalid
 };
 

@@ -61,12 +61,15 @@ PythonCheck Answered(const json& vllm) {
   return python;
 }
 
-const json kProbed = {
-    {"installed", true},  {"probed", true}, {"importable", true}, {"version", "0.32.0"},
-    {"path", "/x/vllm"},  {"platform", "cpu"},
-    {"probes",
-     {{{"name", "device"}, {"passed", true}, {"reason", nullptr}},
-      {{"name", "runner"}, {"passed", true}, {"reason", "a.Runner"}}}}};
+const json kProbed = {{"installed", true},
+                      {"probed", true},
+                      {"importable", true},
+                      {"version", "0.32.0"},
+                      {"path", "/x/vllm"},
+                      {"platform", "cpu"},
+                      {"probes",
+                       {{{"name", "device"}, {"passed", true}, {"reason", nullptr}},
+                        {{"name", "runner"}, {"passed", true}, {"reason", "a.Runner"}}}}};
 
 // --- the self-test ---
 

@@ -227,8 +227,9 @@ TEST(RunVerdict, FamiliesThatJudgedNothingAreNamed) {
       {{"family", "length"}, {"group", nullptr}, {"expected", true}, {"judged", 0}},
       {{"family", "copy"}, {"group", nullptr}, {"expected", false}, {"judged", 0}},
   };
-  const std::string sees = "armed but blind: nothing was judged by family table of group 0, "
-                           "family length";
+  const std::string sees =
+      "armed but blind: nothing was judged by family table of group 0, "
+      "family length";
   RunResult result = Conclude({blind}, 0);
   EXPECT_EQ(result.exit_code, 2);
   ASSERT_EQ(result.reasons.size(), 1u);

@@ -15,9 +15,7 @@ def gap_list(gaps: Iterable[Mapping[str, Any]]) -> str:
     return "[" + ", ".join(names) + "]"
 
 
-def blind_families(
-    verdict: Mapping[str, Any], coverage: Iterable[Mapping[str, Any]]
-) -> list[str]:
+def blind_families(verdict: Mapping[str, Any], coverage: Iterable[Mapping[str, Any]]) -> list[str]:
     """Families that should have judged something of the steps that were judged, and did not."""
     if verdict["steps_judged"] == 0:
         return []  # there was nothing to see

@@ -159,12 +159,11 @@ constexpr Planted kPlanted[] = {
      [](Scenario& s) { OneLongRow(s, [](ScenarioPlan& p) { p.groups[0].slots[100] += 16; }); },
      "a right long row", 192, [](Scenario& s) { OneLongRow(s); }, Long},
     {rules::kSlotOutOfRange, "one token of a long row is written behind the pool, in 32 bits", "a",
-     0, 191, [](Scenario& s) { OneLongRow(s, [](ScenarioPlan& p) { p.groups[0].slots[191] = 1024; }); },
+     0, 191,
+     [](Scenario& s) { OneLongRow(s, [](ScenarioPlan& p) { p.groups[0].slots[191] = 1024; }); },
      "a right long row, in 32 bits", 192, [](Scenario& s) { OneLongRow(s); }, LongAndNarrowSlots},
     {rules::kSlotNotLocal, "a token of the other rank is written", "a", 0, 2,
-     [](Scenario& s) {
-       One(s, {1, 2}, 13, [](ScenarioPlan& p) { p.groups[0].slots[2] = 40; });
-     },
+     [](Scenario& s) { One(s, {1, 2}, 13, [](ScenarioPlan& p) { p.groups[0].slots[2] = 40; }); },
      "it has the pad slot", 13, [](Scenario& s) { One(s, {1, 2}, 13); }, Sharded},
     {rules::kPadSlotReal, "a padding token has a slot of the pool", "", 0, 12,
      [](Scenario& s) {
@@ -208,9 +207,7 @@ constexpr Planted kPlanted[] = {
      [](Scenario& s) { GoBack(s, 2); }, "it goes back, and nobody has got the block", 4,
      [](Scenario& s) { GoBack(s, 9); }, Window8},
     {rules::kFreedWhileHeld, "a block of a live request is freed", "a", 0, 1,
-     [](Scenario& s) {
-       Four(s).Blocks(KVGUARD_EVENT_FREE, "", {2}).Schedule("a", 1).Begin();
-     },
+     [](Scenario& s) { Four(s).Blocks(KVGUARD_EVENT_FREE, "", {2}).Schedule("a", 1).Begin(); },
      "a block of a finished request is freed", 1,
      [](Scenario& s) {
        Four(s).Finish("a").Blocks(KVGUARD_EVENT_FREE, "", {2}).Admit("b", {{3}});
@@ -226,8 +223,7 @@ constexpr Planted kPlanted[] = {
      [](Scenario& s) {
        Four(s).Schedule("a", 1).Step([](ScenarioPlan& p) { p.positions[0] = 3; });
      },
-     "it starts behind what was computed", 4,
-     [](Scenario& s) { Four(s).Schedule("a", 1).Step(); }},
+     "it starts behind what was computed", 4, [](Scenario& s) { Four(s).Schedule("a", 1).Step(); }},
     {rules::kCountAhead, "the scheduler counts a token that no step computed", "a", kNoGroup, 5,
      [](Scenario& s) { Four(s).Schedule("a", 1, 0, 5).Begin(); }, "it counts those computed", 4,
      [](Scenario& s) { Four(s).Schedule("a", 1, 0, 4).Step(); }},
@@ -241,8 +237,7 @@ constexpr Planted kPlanted[] = {
      },
      Connector},
     {rules::kPinnedRebound, "a block is handed out while it is sent", "b", 0, 0,
-     [](Scenario& s) { Send(s).Admit("b", {{1}}).Begin(); },
-     "it is handed out when it was sent", 2,
+     [](Scenario& s) { Send(s).Admit("b", {{1}}).Begin(); }, "it is handed out when it was sent", 2,
      [](Scenario& s) {
        Send(s).Blocks(KVGUARD_EVENT_SEND_DONE, "", {}, 7).Admit("b", {{1}}).Schedule("b", 1).Step();
      },

@@ -129,10 +129,10 @@ class Judging {
            Sprintf("KV%04u was found in '%s', which is right", codes[0], planted_.neighbour));
     } else if (v.verdict != KVGUARD_CLEAN || v.suspicions != 0) {
       const char* name = kvguard_name("verdict", v.verdict);
-      Fail(Outcome::kBroken, family_,
-           Sprintf("'%s', which is right, is %s with %llu suspicions %s", planted_.neighbour,
-                   name != nullptr ? name : "?", static_cast<Ull>(v.suspicions),
-                   s.error().c_str()));
+      Fail(
+          Outcome::kBroken, family_,
+          Sprintf("'%s', which is right, is %s with %llu suspicions %s", planted_.neighbour,
+                  name != nullptr ? name : "?", static_cast<Ull>(v.suspicions), s.error().c_str()));
     }
   }
 
@@ -141,9 +141,8 @@ class Judging {
     if (!Made(s)) return;
     planted_.plant(s);
     if (Judged(CoverageOf(s), family_) == 0) return Blind(family_, planted_.fault);
-    const std::string right =
-        Sprintf("KV%04u, %s", planted_.code,
-                Place(planted_.request, planted_.group, planted_.pos).c_str());
+    const std::string right = Sprintf(
+        "KV%04u, %s", planted_.code, Place(planted_.request, planted_.group, planted_.pos).c_str());
     const auto wrong = [&](const std::string& got) {
       Fail(Outcome::kBroken, family_,
            Sprintf("'%s' gave %s; right is %s", planted_.fault, got.c_str(), right.c_str()));
@@ -154,9 +153,9 @@ class Judging {
     const uint64_t key = *planted_.request != '\0' ? s.Key(planted_.request) : 0;
     if (first.code != planted_.code || first.request != key || first.group != planted_.group ||
         first.pos != planted_.pos) {
-      const std::string other =
-          first.request == key ? std::string(planted_.request)
-                               : Sprintf("key:%llu", static_cast<Ull>(first.request));
+      const std::string other = first.request == key
+                                    ? std::string(planted_.request)
+                                    : Sprintf("key:%llu", static_cast<Ull>(first.request));
       return wrong(
           Sprintf("KV%04u, %s", first.code,
                   Place(first.request != 0 ? other.c_str() : "", first.group, first.pos).c_str()));

@@ -45,7 +45,7 @@ struct Trial {
   uint32_t code = 0;  // family: code / 100
   std::string fault;
   Outcome outcome = Outcome::kFound;
-  std::string why;  // one sentence that names the family; empty where found
+  std::string why;      // one sentence that names the family; empty where found
   uint64_t judged = 0;  // facts, by the family's counter, in the neighbour
 };
 

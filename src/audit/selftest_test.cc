@@ -166,9 +166,8 @@ TEST(SelfTest, AFamilyThatDidNotRunIsBlind) {
     planted.fault = planted.neighbour = "one request";
     planted.request = "";
     planted.facts = 1;
-    planted.plant = planted.legal = [](Scenario& s) {
-      s.Admit("a", {{1}}).Schedule("a", 3).Step();
-    };
+    planted.plant =
+        planted.legal = [](Scenario& s) { s.Admit("a", {{1}}).Schedule("a", 3).Step(); };
     Trial trial = Try(planted);
     EXPECT_EQ(trial.outcome, Outcome::kBlind);
     EXPECT_TRUE(Has(trial.why, "armed but blind: family " + Family(code))) << trial.why;
@@ -201,8 +200,7 @@ TEST(SelfTest, PlansThatAreNotJudgedAreBlind) {
     planted.legal = each.legal;
     const Trial trial = Try(planted);
     EXPECT_EQ(trial.outcome, Outcome::kBlind) << each.family << trial.why;
-    EXPECT_TRUE(Has(trial.why, std::string("armed but blind: family ") + each.family))
-        << trial.why;
+    EXPECT_TRUE(Has(trial.why, std::string("armed but blind: family ") + each.family)) << trial.why;
   }
 }
 
@@ -257,8 +255,8 @@ TEST(SelfTest, AComparisonThatSeesNearlyAllIsNamed) {
   EqualKernels broken = geometry::kPortableEqualKernels;
   broken.run64 = [](const int64_t* slots, size_t n, int64_t first) {
     size_t i = 0;
-    while (i < n && static_cast<int32_t>(slots[i]) == static_cast<int32_t>(first) +
-                                                          static_cast<int32_t>(i))
+    while (i < n &&
+           static_cast<int32_t>(slots[i]) == static_cast<int32_t>(first) + static_cast<int32_t>(i))
       ++i;
     return i;
   };
