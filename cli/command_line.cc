@@ -40,7 +40,8 @@ constexpr char kOverview[] =
     "  trace info    what a trace holds\n"
     "  rules [CODE]  what is checked\n"
     "  config        the guard's configuration: documentation, schema, check\n"
-    "  selftest      judge built-in right and wrong plans\n"
+    "  doctor        whether a guard would see here: self-test, configuration, folders, engine\n"
+    "  selftest      plant a fault of every family and find it\n"
     "  version       also --version\n"
     "\n"
     "examples:\n"
@@ -51,6 +52,7 @@ constexpr char kOverview[] =
     "  kvguard trace dump run-0.kvtrace --jsonl > run-0.jsonl\n"
     "  kvguard rules KV0401\n"
     "  kvguard config --check '{\"enabled\": true, \"action\": \"log\"}'\n"
+    "  kvguard doctor --engine vllm\n"
     "\n"
     "exit codes:\n"
     "  0   clean: everything that was declared as judged was judged, nothing was found\n"
@@ -62,8 +64,8 @@ constexpr char kOverview[] =
     "For commands that judge nothing 0 means done. stdout is the result, stderr the progress.\n";
 
 const Strings& CommandNames() {
-  static const Strings names = {"run",   "demo",   "replay",   "explain", "trace",
-                                "rules", "config", "selftest", "version"};
+  static const Strings names = {"run",   "demo",   "replay", "explain",  "trace",
+                                "rules", "config", "doctor", "selftest", "version"};
   return names;
 }
 
@@ -203,7 +205,32 @@ int Dispatch(const Strings& arguments) {
   sub->add_option("DIR", folder, "a folder of *.kvtrace; default: the runs that come with kvguard");
   sub->callback([&] { command = [&] { return DemoCommand(folder); }; });
 
-  root.add_subcommand("selftest", "Judges built-in right and wrong plans.")->callback([&] {
+  DoctorArguments doctor;
+  sub =
+      root.add_subcommand("doctor", "Whether a guard would see here, and could tell what it saw.");
+  sub->add_flag("--json", doctor.json, "the result as one JSON object");
+  sub->add_option(
+      "--config", doctor.config,
+      "the guard's configuration: JSON, or @ and a file's name; default: KVGUARD_CONFIG");
+  sub->add_option("--engine", doctor.engine,
+                  "also the adapter's probes of this engine, without starting it: vllm")
+      ->check(CLI::IsMember({"vllm"}));
+  sub->add_option("--python", doctor.python,
+                  "the engine's interpreter; default: beside this command, else the first in PATH");
+  sub->footer(
+      "Plants a fault of every family in a scratch mirror and its nearest legal neighbour: each "
+      "must "
+      "be found as\nwhat it is, where it is, the neighbour must be silent, and the counters must "
+      "say "
+      "that the audit ran. Then:\nthe configuration, the folders that incidents, traces and status "
+      "files go to, and the Python package, if a\nPython that has it is at hand.\n\n"
+      "exit codes: 0 all well; 2 a guard would be armed but blind, could not arm, or could not "
+      "keep "
+      "what it\nfound; 70 the self-test fails: this build is broken; 64 wrong usage; 65 --config "
+      "cannot be read.\nexample: kvguard doctor --engine vllm --config @kvguard.json");
+  sub->callback([&] { command = [&] { return DoctorCommand(doctor); }; });
+
+  root.add_subcommand("selftest", "Plants a fault of every family and finds it.")->callback([&] {
     command = [] { return SelfTestCommand(); };
   });
   root.add_subcommand("version", "The version.")->callback([&] {

@@ -38,6 +38,14 @@ struct ConfigArguments {
 int ConfigCommand(const ConfigArguments& arguments);
 
 int SelfTestCommand();
+
+struct DoctorArguments {
+  std::optional<std::string> config;  // JSON, or @ and a file
+  std::string engine;                 // "vllm", or empty: none is asked for
+  std::string python;                 // an interpreter; empty: the one at hand
+  bool json = false;
+};
+int DoctorCommand(const DoctorArguments& arguments);
 int VersionCommand();
 
 // `folder`: of recorded runs; empty: the ones that come with kvguard.

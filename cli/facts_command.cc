@@ -156,7 +156,7 @@ int SelfTestCommand() {
     return kExitInternal;
   }
   Out("kvguard " + std::string(kvguard_version()) +
-      ": built-in right and wrong plans were judged as they should be\n");
+      ": planted faults of every family were found, their legal neighbours are silent\n");
   return kExitOk;
 }
 

@@ -54,6 +54,19 @@ std::string RankName(const json& status) {
          (pid != status.end() ? pid->dump() : "?") + ")";
 }
 
+// Families that should have judged something and did not: "family table of group 0, family slot of
+// group 0".
+std::string BlindFamilies(const json& status) {
+  std::string names;
+  for (const json& row : status.value("coverage", json::array())) {
+    if (!row.is_object() || !row.value("expected", false) || Number(row, "judged") > 0) continue;
+    names += (names.empty() ? "family " : ", family ") + Text(row, "family");
+    const auto group = row.find("group");
+    if (group != row.end() && group->is_number_integer()) names += " of group " + group->dump();
+  }
+  return names;
+}
+
 // Why this rank's account is not whole; empty where it is.
 std::string WhyNotJudged(const json& status) {
   if (status.contains("unreadable")) return Text(status, "unreadable");
@@ -78,13 +91,13 @@ std::string WhyNotJudged(const json& status) {
     if (!gap.is_object() || gap.value("standing", false)) continue;
     names += (names.empty() ? "" : ", ") + Text(gap, "name");
   }
-  if (!names.empty()) return who + " has steps that were not judged: " + names;
-  for (const json& row : status.value("coverage", json::array())) {
-    if (row.is_object() && row.value("expected", false) && Number(row, "judged") == 0) {
-      return who + ": nothing was judged by family " + Text(row, "family");
-    }
+  std::string why;
+  if (!names.empty()) why = who + " has steps that were not judged: " + names;
+  if (const std::string blind = BlindFamilies(status); !blind.empty()) {
+    why += why.empty() ? who + ": armed but blind: " : "; armed but blind: ";
+    why += "nothing was judged by " + blind;
   }
-  return who + " cannot judge";
+  return why.empty() ? who + " cannot judge" : why;
 }
 
 void AddGaps(const json& status, std::map<std::string, std::pair<bool, uint64_t>>* gaps) {

@@ -219,6 +219,28 @@ TEST(RunVerdict, Line) {
   EXPECT_EQ(result["reasons"].size(), 2u);
 }
 
+TEST(RunVerdict, FamiliesThatJudgedNothingAreNamed) {
+  json blind = Status("stopped", "cannot_judge");
+  blind["coverage"] = {
+      {{"family", "table"}, {"group", 0}, {"expected", true}, {"judged", 0}},
+      {{"family", "slot"}, {"group", 0}, {"expected", true}, {"judged", 7}},
+      {{"family", "length"}, {"group", nullptr}, {"expected", true}, {"judged", 0}},
+      {{"family", "copy"}, {"group", nullptr}, {"expected", false}, {"judged", 0}},
+  };
+  const std::string sees =
+      "armed but blind: nothing was judged by family table of group 0, "
+      "family length";
+  RunResult result = Conclude({blind}, 0);
+  EXPECT_EQ(result.exit_code, 2);
+  ASSERT_EQ(result.reasons.size(), 1u);
+  EXPECT_NE(result.reasons[0].find(": " + sees), std::string::npos) << result.reasons[0];
+  blind["gaps"].push_back(
+      {{"name", "step-abandoned"}, {"standing", false}, {"count", 3}, {"first_step", 2}});
+  result = Conclude({blind}, 0);
+  EXPECT_NE(result.reasons[0].find("step-abandoned; " + sees), std::string::npos)
+      << result.reasons[0];
+}
+
 // The command's part is played by a shell that writes a status file as an engine would.
 class RunProcess : public ::testing::Test {
  protected:

@@ -24,6 +24,7 @@ class Settings:
     enabled: bool = False
     action: str = "raise"
     latch: bool = True
+    self_test: bool = False
     core: dict[str, Any] = field(default_factory=dict)  # for kvguard.Guard
     record: str | None = None
     record_max_bytes: int = 0
@@ -108,6 +109,7 @@ def read(additional_config: Any, environ: Mapping[str, str] | None = None) -> Se
         enabled=bool(value("enabled")),
         action=action,
         latch=bool(core["latch"]),
+        self_test=bool(value("self_test")),
         core=core,
         record=value("record"),
         record_max_bytes=int(value("record_max_bytes") or 0),

@@ -15,13 +15,30 @@ def gap_list(gaps: Iterable[Mapping[str, Any]]) -> str:
     return "[" + ", ".join(names) + "]"
 
 
-def verdict_line(verdict: Mapping[str, Any], gaps: Iterable[Mapping[str, Any]]) -> str:
+def blind_families(verdict: Mapping[str, Any], coverage: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Families that should have judged something of the steps that were judged, and did not."""
+    if verdict["steps_judged"] == 0:
+        return []  # there was nothing to see
+    return [
+        row["family"] if row["group"] is None else f"{row['family']}:{row['group']}"
+        for row in coverage
+        if row["expected"] and row["judged"] == 0
+    ]
+
+
+def verdict_line(
+    verdict: Mapping[str, Any],
+    gaps: Iterable[Mapping[str, Any]],
+    coverage: Iterable[Mapping[str, Any]] = (),
+) -> str:
     """kvguard: clean steps=156 rows=640 slots=3107 suspicions=0 assumptions=0 gaps=[]"""
     counts = " ".join(
         f"{name}={verdict[name]}"
         for name in ("steps", "rows", "slots", "suspicions", "assumptions")
     )
-    return f"kvguard: {verdict['verdict']} {counts} gaps={gap_list(gaps)}"
+    line = f"kvguard: {verdict['verdict']} {counts} gaps={gap_list(gaps)}"
+    blind = blind_families(verdict, coverage)
+    return f"{line} blind=[{', '.join(blind)}]" if blind else line
 
 
 def coverage_report(
@@ -30,8 +47,8 @@ def coverage_report(
     gaps: Iterable[Mapping[str, Any]],
 ) -> str:
     """What was judged how often, and what was not."""
-    gaps = list(gaps)
-    lines = [verdict_line(verdict, gaps)]
+    gaps, coverage = list(gaps), list(coverage)
+    lines = [verdict_line(verdict, gaps, coverage)]
     lines.append(
         f"  steps ended {verdict['steps']}, judged {verdict['steps_judged']}, "
         f"with gaps {verdict['step_gaps']}, violated {verdict['violated_steps']}; "

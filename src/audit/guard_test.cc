@@ -317,6 +317,41 @@ TEST(Coverage, SaysWhatIsExpectedAndWhatWasJudged) {
   EXPECT_EQ(count(0, 0, 0, KVGUARD_FAMILY_BINDING), (Count{2, 0}));
 }
 
+// Whether a row still reads what was bound for it is judged of every row of a windowed group.
+TEST(Coverage, LifetimeIsExpectedWhereAGroupForgets) {
+  const auto lifetime = [](bool window) {
+    ScenarioOptions options;
+    if (window) options.groups[0].kind = KVGUARD_GROUP_WINDOW;
+    if (window) options.groups[0].window = 8;
+    Scenario s(options);
+    s.Admit("a", {{1, 2}}).Schedule("a", 5).Step();
+    EXPECT_EQ(s.verdict().verdict, kClean);
+    for (const kvguard_coverage_row& row : s.guard()->CoverageRows()) {
+      if (row.family == KVGUARD_FAMILY_LIFETIME)
+        return std::pair<uint64_t, uint32_t>{row.judged, row.expected};
+    }
+    return std::pair<uint64_t, uint32_t>{0, 9};
+  };
+  EXPECT_EQ(lifetime(true), (std::pair<uint64_t, uint32_t>{1, 1}));
+  EXPECT_EQ(lifetime(false), (std::pair<uint64_t, uint32_t>{0, 9}));
+}
+
+// A gap that was declared at arming is no step gap, but nothing was compared: armed but blind.
+TEST(Coverage, AFamilyThatJudgedNothingKeepsTheVerdictOpen) {
+  ScenarioOptions options;
+  options.standing_gaps = {"table-not-presented"};
+  Scenario s(options);
+  s.Admit("a", {{1, 2}}).Schedule("a", 5).Step([](ScenarioPlan& plan) {
+    plan.groups[0].table_present = false;
+  });
+  EXPECT_EQ(s.verdict().steps_judged, 1u) << s.error();
+  EXPECT_EQ(s.verdict().step_gaps, 0u);
+  EXPECT_EQ(s.Report(), "");
+  EXPECT_EQ(s.verdict().verdict, kCannotJudge);
+  s.Schedule("a", 1).Step();
+  EXPECT_EQ(s.verdict().verdict, kClean) << "from the first comparison on it sees";
+}
+
 TEST(Coverage, AGroupThatIsNeverShownKeepsTheVerdictOpen) {
   ScenarioOptions options;
   options.standing_gaps = {"slots-not-presented"};

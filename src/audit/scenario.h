@@ -50,6 +50,9 @@ struct ScenarioOptions {
   bool narrow_slots = false;  // int32 instead of int64
   std::vector<std::string> standing_gaps;
   kvguard_config config{};
+  // Where the guard cannot be made: false ends the process, for a broken fixture is a broken test;
+  // true leaves guard() null and the reason in error(), for who runs in somebody else's process.
+  bool may_fail = false;
 };
 
 // A plan's buffers; the test may change anything before they are fed.

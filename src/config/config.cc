@@ -49,6 +49,9 @@ constexpr Key kKeys[] = {
     {"latch", Type::kBool, true, "null", 0, 0, nullptr, StoreLatch,
      "Whether every step after the first violation fails the same way; null means yes in raise "
      "mode, no in log mode."},
+    {"self_test", Type::kBool, false, "false", 0, 0, nullptr, nullptr,
+     "Whether the guard first tests itself when it arms: planted faults of every family must be "
+     "found, else it is not armed. A few milliseconds."},
     {"history_steps", Type::kInteger, false, "64", 1, 65536, nullptr, StoreHistorySteps,
      "How many steps an explanation may look back on."},
     {"history_bytes", Type::kInteger, false, "4194304", 65536, 1073741824, nullptr,

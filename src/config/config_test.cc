@@ -49,6 +49,7 @@ TEST(Config, AnUnknownKeyNamesTheNearestKnownOne) {
 
 TEST(Config, WrongTypesAndRangesNameTheKey) {
   EXPECT_EQ(ErrorOf(R"({"enabled": 1})"), "enabled: true or false is wanted, not 1");
+  EXPECT_EQ(ErrorOf(R"({"self_test": "yes"})"), "self_test: true or false is wanted, not \"yes\"");
   EXPECT_EQ(ErrorOf(R"({"action": "stop"})"), R"(action: "raise" or "log" is wanted, not "stop")");
   EXPECT_EQ(ErrorOf(R"({"action": null})"), R"(action: "raise" or "log" is wanted, not null)");
   EXPECT_EQ(ErrorOf(R"({"history_steps": 0})"), "history_steps: 1 to 65536 is possible, not 0");
@@ -72,7 +73,7 @@ TEST(Config, WhatIsNoObjectSaysWhatIsWanted) {
 TEST(Config, SchemaDescribesEveryKeyWithItsDefault) {
   const auto schema = nlohmann::json::parse(Schema());
   EXPECT_EQ(schema["additionalProperties"], false);
-  EXPECT_EQ(schema["properties"].size(), 12u);
+  EXPECT_EQ(schema["properties"].size(), 13u);
   for (const auto& [name, property] : schema["properties"].items()) {
     EXPECT_TRUE(property.contains("default")) << name;
     EXPECT_FALSE(property["description"].get<std::string>().empty()) << name;

@@ -88,6 +88,17 @@ TEST(Account, FamiliesThatJudgedNothingAreNamed) {
   EXPECT_EQ(Join(Reasons(account)), "family slot judged nothing (group 0, pass target)");
 }
 
+TEST(Account, OfAGuardThatIsBlindInOneFamily) {
+  ScenarioOptions options;
+  options.standing_gaps = {"table-not-presented"};  // no step gap, and nothing compared
+  Scenario s(options);
+  s.Admit("a", {{1, 2}}).Schedule("a", 5).Step([](ScenarioPlan& plan) {
+    plan.groups[0].table_present = false;
+  });
+  EXPECT_EQ(Join(Reasons(AccountOf(*s.guard()))),
+            "family table judged nothing (group 0, pass target)");
+}
+
 TEST(Json, HoldsEveryFieldOfAFinding) {
   Scenario s;
   s.Admit("a", {{1, 2}}).Schedule("a", 6).Admit("b", {{3, 4}}).Schedule("b", 5);

@@ -33,9 +33,12 @@ MODULES = (
     "vllm.v1.attention.backends",
     "vllm.v1.attention.backends.utils",
     "vllm.v1.worker",
+    "vllm.v1.worker.cpu",
+    "vllm.v1.worker.cpu.model_runner",
     "vllm.v1.worker.cpu_worker",
     "vllm.v1.worker.gpu",
     "vllm.v1.worker.gpu.input_batch",
+    "vllm.v1.worker.gpu.kv_connector",
 )
 
 
@@ -495,7 +498,9 @@ def modules() -> dict[str, types.ModuleType]:
         setattr(made["vllm.v1.core.sched.output"], cls.__name__, cls)
     made["vllm.v1.attention.backends.utils"].PAD_SLOT_ID = PAD  # type: ignore[attr-defined]
     made["vllm.v1.worker.cpu_worker"].CPUWorker = CPUWorker  # type: ignore[attr-defined]
+    made["vllm.v1.worker.cpu.model_runner"].CPUModelRunner = Runner  # type: ignore[attr-defined]
     made["vllm.v1.worker.gpu.input_batch"].InputBatch = InputBatch  # type: ignore[attr-defined]
+    made["vllm.v1.worker.gpu.kv_connector"].KVConnector = KVConnector  # type: ignore[attr-defined]
     return made
 
 

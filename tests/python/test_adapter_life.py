@@ -135,6 +135,7 @@ STATUS_KEYS = {
     "engine_version",
     "rank",
     "pid",
+    "self_test",
     "kvguard_version",
     "written_unix",
     "counts",

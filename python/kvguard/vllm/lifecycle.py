@@ -38,6 +38,7 @@ class Lifecycle:
         self._session: Session | None = None
         self._facts: Facts | None = None
         self._core: Any = None
+        self._tested: str | None = None  # what the self-test came to, for the arming line
         self._guarded: type | None = None
         self._lines = 0
         self._kept: list[dict[str, str]] = []
@@ -94,6 +95,8 @@ class Lifecycle:
         from kvguard.vllm import probes
 
         self._core = _core
+        if self._settings.self_test:
+            self._tested = self._self_test()
         worker = self._worker
         runner = worker.model_runner
         facts = probes.probe(worker)
@@ -126,6 +129,19 @@ class Lifecycle:
         self._say(self.arming_line())
         self._write_status()
 
+    def _self_test(self) -> str:
+        """Before anything of the engine is touched: a guard that misses what was planted judges
+        nothing. Families as the catalog has them, each of which the self-test plants and finds."""
+        from kvguard.vllm.probes import NotArmed
+
+        try:
+            self._core.selftest()
+        except self._core.Error as error:
+            reason = str(error).removeprefix("self-test: ")
+            raise NotArmed(f"self-test failed: {reason}") from error
+        families = {rule["family"] for rule in self._core.rules()}
+        return f"planted faults of {len(families)} families found"
+
     def _arm_again(self, session: Session) -> None:
         """The cache was initialised anew; the account goes on where the geometry is what it was."""
         from kvguard.vllm import probes
@@ -156,9 +172,10 @@ class Lifecycle:
     def arming_line(self) -> str:
         facts = self._facts
         gaps = ", ".join(facts.geometry.standing_gaps)
+        tested = "" if self._tested is None else f" self-test={self._tested}"
         return (
             f"kvguard: armed {GRADE} engine=vllm {facts.geometry.engine_version} {facts.summary} "
-            f"action={self._settings.action} gaps=[{gaps}]"
+            f"action={self._settings.action} gaps=[{gaps}]{tested}"
         )
 
     def _not_armed(self, reason: str) -> None:
@@ -281,6 +298,7 @@ class Lifecycle:
             "engine_version": geometry.engine_version if geometry is not None else "",
             "rank": self._worker.rank,
             "pid": os.getpid(),
+            "self_test": self._tested,
             "kvguard_version": self._core.version if self._core is not None else "",
             "counts": numbers,
             "coverage": guard.coverage() if guard is not None else [],

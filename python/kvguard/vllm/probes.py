@@ -149,7 +149,7 @@ def probe_device(runner: Any) -> None:
         fail(f"plans on device '{kind}' need staging, which this version does not have")
 
 
-def probe_methods(runner: Any) -> int:
+def probe_runner_methods(runner: Any) -> int:
     """The methods that the guard extends; answers where execute_model takes dummy_run."""
     what = type(runner).__name__
     params = parameters(runner, "execute_model", what)
@@ -166,10 +166,12 @@ def probe_methods(runner: Any) -> int:
     params = parameters(runner, "sample_tokens", what)
     if len(params) != 1 or len(required(params)) > 1:
         fail(f"{what}.sample_tokens takes {[p.name for p in params]}, not one argument")
-    connector = attribute(runner, "kv_connector", what)
+    return index
+
+
+def probe_connector(connector: Any) -> None:
     for name in ("pre_forward", "no_forward"):
         parameters(connector, name, type(connector).__name__)
-    return index
 
 
 def probe_input_batch() -> None:
@@ -289,7 +291,8 @@ def probe(worker: Any) -> Facts:
         attribute(runner, name, type(runner).__name__)
     probe_configuration(vllm_config, runner)
     probe_device(runner)
-    dummy_run_index = probe_methods(runner)
+    dummy_run_index = probe_runner_methods(runner)
+    probe_connector(attribute(runner, "kv_connector", type(runner).__name__))
     probe_input_batch()
     gaps = probe_scheduler_output()
 
