@@ -109,6 +109,9 @@ void Bind(nb::module_& m) {
       .def("end", &Stream::End, nb::arg("flags") = 0)
       .def("reset", &Stream::Reset, nb::arg("reason"))
       .def("gap", &Stream::Gap, nb::arg("name"))
+      .def(
+          "key_of", [](Stream& s, nb::handle id) { return s.walker().KeyOf(id.ptr()); },
+          nb::arg("req_id"), "A request's key as of now, by which an outcome names it later.")
       .def_prop_ro("open", &Stream::open)
       .def_prop_ro("step", &Stream::step)
       .def_prop_ro("sentence", &Stream::sentence)

@@ -19,6 +19,7 @@ def run(program: str, *arguments: str, sources: str | None = None) -> list[Line]
     """The JSON lines that a program prints. sources: a folder in front on PYTHONPATH."""
     folders = [sources, os.environ.get("PYTHONPATH")]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(f for f in folders if f))
+    env["PYTHONHASHSEED"] = "0"  # vLLM frees blocks in the order of a set of names
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name(program)), *arguments],
         env=env,
@@ -29,6 +30,15 @@ def run(program: str, *arguments: str, sources: str | None = None) -> list[Line]
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=1, help="streams of each layout of a scheduler")
+
+
+@pytest.fixture(scope="session")
+def num_seeds(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--seeds")
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,41 @@ def test_rows_have_their_requests_keys() -> None:
     assert walker.key_of("a") not in (0, 1), "a key is never used twice"
 
 
+def test_an_outcome_that_comes_late_names_the_incarnation_that_was_scheduled() -> None:
+    guard = _core.Guard(
+        {
+            "pools": [{"num_blocks": 8, "null_block": 0, "kind": "pages"}],
+            "groups": [{"kind": "full", "block_size": 4}],
+            "max_rows": 4,
+            "max_tokens": 16,
+        },
+        {"action": "log"},
+    )
+    stream = _core.vllm.Stream(guard)
+
+    def step(first: bool, **changes: Any) -> int:
+        rows = [outputs.new_request("a", ([1, 2],), 4, 8)] if first else []
+        output = outputs.SchedulerOutput(
+            scheduled_new_reqs=rows,
+            num_scheduled_tokens={"a": 4},
+            scheduled_spec_decode_tokens={"a": [-1] * 3},
+            **changes,
+        )
+        stream.begin(output)
+        key = stream.key_of("a")
+        stream.end()
+        return key
+
+    before = step(True)
+    again = step(True, preempted_req_ids={"a"})  # it is back in the step that preempts it
+    assert again != before
+    guard.outcome(1, [{"request": before, "num_sampled": 1, "num_rejected": 3}])
+    guard.outcome(2, [{"request": again, "num_sampled": 1, "num_rejected": 3}])
+    assert guard.findings() == []
+    guard.outcome(1, [{"request": again, "num_sampled": 1, "num_rejected": 3}])
+    assert [f[2]["code"] for f in guard.findings()] == [905], "it was not scheduled in step 1"
+
+
 def test_a_running_request_without_an_entry_goes_on() -> None:
     walker = _core.vllm.Walker(1)
     first = outputs.SchedulerOutput(
