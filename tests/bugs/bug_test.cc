@@ -126,6 +126,12 @@ Geometry& Geometry::And(uint32_t kind, uint32_t window, uint32_t block, uint32_t
   return *this;
 }
 
+Geometry& Geometry::State(uint32_t mode, uint32_t block, uint32_t pool) {
+  And(KVGUARD_GROUP_STATE, 0, block, pool);
+  options_.groups.back().state_mode = mode;
+  return *this;
+}
+
 Geometry& Geometry::Kernel(uint32_t tokens, uint32_t unit) {
   options_.groups.back().kernel_block_size = tokens;
   options_.groups.back().table_unit = unit;

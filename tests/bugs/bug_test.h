@@ -22,6 +22,8 @@ using PlanEdit = std::function<void(ScenarioPlan&)>;
 inline constexpr uint32_t kAsync = KVGUARD_ENGINE_ASYNC;
 inline constexpr uint32_t kConnector = KVGUARD_ENGINE_CONNECTOR;
 inline constexpr uint32_t kPrefix = KVGUARD_ENGINE_PREFIX_CACHE;
+inline constexpr uint32_t kStateNone = KVGUARD_STATE_NONE;
+inline constexpr uint32_t kStateAlign = KVGUARD_STATE_ALIGN;
 inline constexpr uint32_t kFree = KVGUARD_EVENT_FREE;
 inline constexpr uint32_t kZero = KVGUARD_EVENT_ZERO;
 inline constexpr uint32_t kZeroDone = KVGUARD_EVENT_ZERO_DONE;
@@ -48,6 +50,8 @@ class Geometry {
   static Geometry Window(uint32_t window, uint32_t block, uint64_t pool);
   static Geometry Chunked(uint32_t chunk, uint32_t block, uint64_t pool);
   Geometry& And(uint32_t kind, uint32_t window, uint32_t block, uint32_t pool);
+  // "G1 state align block 16 on pool 1"; `mode` is a KVGUARD_STATE_*.
+  Geometry& State(uint32_t mode, uint32_t block, uint32_t pool);
   Geometry& Kernel(uint32_t tokens, uint32_t unit);
   Geometry& Flags(uint32_t flags);
   // "rank 0 of DCP 2, interleave 1"; the last group kept whole by every rank.

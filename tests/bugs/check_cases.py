@@ -103,11 +103,12 @@ CODES = {
         905: "rejected-more-than-drafted",
     },
     "state": {
-        1001: "state-slot-mismatch",
-        1002: "state-not-initialised",
-        1003: "state-erased",
-        1004: "state-shared",
-        1005: "state-copy-missing",
+        1001: "state-mismatch",
+        1002: "state-target-mismatch",
+        1003: "state-uninitialised",
+        1004: "state-discarded",
+        1005: "state-not-copied",
+        1006: "pad-state-real",
     },
     "transfer": {
         1101: "read-while-loading",

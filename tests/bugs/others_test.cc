@@ -48,6 +48,19 @@ BUG(B014, ssd_issues_23, Geometry::Full(256, 16).NoNull().Flags(kPrefix)) {
   });
 }
 
+// Here the pool of attention has no null block either.
+BUG(B025, tokenspeed_pull_700, Geometry::Full(16, 64).NoNull().State(kStateNone, 16, 1)) {
+  p.s.Admit("A", {{1}, {4}}).Admit("C", {{2}, {2}}).Admit("X", {{3}, {0}});
+  p.Run({{"A", 0, 3}, {"C", 0, 3}, {"X", 0, 3}});
+  p.Run({{"A", 3, 1}, {"C", 3, 1}}, [&](ScenarioPlan& plan) {
+    plan.Pad(2, 2);
+    EXPECT_EQ(plan.groups[1].out, (Ints{4, 2, -1, -1}));
+    if (!p.wrong) return;
+    plan.groups[1].in = {4, 2, 0, 0};
+    plan.groups[1].out = {4, 2, 0, 0};
+  });
+}
+
 BUG(B042, TensorRT_LLM_pull_9056, Geometry::Full(32, 64).Flags(kPrefix | kConnector)) {
   p.s.Expect("A").Blocks(kLoad, "A", {3}, 1);
   p.Idle();

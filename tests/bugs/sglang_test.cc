@@ -21,6 +21,11 @@ BUG(B008, sglang_pull_26292, Geometry::Full(1, 64)) {
   });
 }
 
+BUG(B024, sglang_pull_17404, Geometry::Full(1, 64).State(kStateNone, 1, 1)) {
+  p.s.Admit("A", {{1, 2, 3}, {p.wrong ? 0 : 1}});
+  p.Run({{"A", 0, 3}});
+}
+
 BUG(B037, sglang_issues_24527, Geometry::Full(16, 64).Flags(kConnector)) {
   p.s.Expect("A").Blocks(kLoad, "A", {40, 41}, 1);
   p.Idle();

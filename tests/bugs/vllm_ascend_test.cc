@@ -21,6 +21,12 @@ BUG(B023, vllm_ascend_issues_10245, Geometry::Full(16, 64).Flags(kConnector)) {
   p.Told(kSend, "R", p.wrong ? Ints{0, 0, 0} : Ints{21, 22, 23}, 1);
 }
 
+BUG(B081, vllm_ascend_pull_11466,
+    Geometry::Full(1024, 64).State(kStateAlign, 1024, 0).Columns(wrong ? 4 : 6).Drafts(2)) {
+  p.s.Admit("R", {{1, 2, 3, 4}, {0, 0, 0, 31, 32, 33}});
+  p.Run({{"R", 0, 4000}});
+}
+
 BUG(B092, vllm_ascend_pull_10032, Geometry::Full(16, 64).Flags(kAsync).Drafts(3)) {
   p.s.Admit("R", {{2, 4, 6, 8, 10}});
   p.Run({{"R", 0, 46}});

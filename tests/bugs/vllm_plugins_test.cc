@@ -43,6 +43,11 @@ BUG(B006, LMCache_pull_2007, Geometry::Full(16, 64).Flags(kConnector)) {
   p.Run({{"R", 32, 2}, {"S", 40, 1}});
 }
 
+BUG(B028, kvcached_pull_398, Geometry::Full(16, 64).State(kStateNone, 16, 0)) {
+  p.s.Admit("R", {{1}, {p.wrong ? 0 : 2}});
+  p.Run({{"R", 0, 10}});
+}
+
 BUG(B036, dynamo_issues_826, Geometry::Full(16, 64).Flags(kConnector)) {
   p.s.Admit("R", {{7, 8}});
   p.Run({{"R", 0, 32}});

@@ -130,6 +130,48 @@ BUG(B084, vllm_pull_10730, Geometry::Full(16, 64).Columns(3).ModelLen(40)) {
   p.Run({{"R", 0, 30}});
 }
 
+// The numbers of the report divided by 64.
+BUG(B098, vllm_issues_53142, Geometry::Full(2, 1024).State(kStateAlign, 34, 0).Flags(kPrefix)) {
+  p.s.Admit("P", {Range(101, 882), Ints(45, 0) + Ints{58}}).Tokens(Seq('p', 0, 1563));
+  p.Run({{"P", 0, 1564}});
+  p.s.Finish("P").Admit("R", {Range(101, 882) + Ints{900}, Ints(45, 0) + Ints{58, 59}}, 1564);
+  p.s.Tokens(Seq('p', 0, 1564));
+  p.Run({{"R", 1564, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[1].in, Ints{58});
+    EXPECT_EQ(plan.groups[1].out, Ints{59});
+    if (p.wrong) plan.groups[1].in = {91};
+  });
+}
+
+BUG(B099, vllm_pull_47861, Geometry::Full(16, 64).State(kStateAlign, 16, 0).Flags(kPrefix)) {
+  p.s.Admit("P", {{1, 2, 3, 4}, {0, 0, 0, 31}}).Tokens(Seq('p', 0, 63));
+  p.Run({{"P", 0, 64}});
+  p.s.Finish("P");
+  if (p.wrong) {
+    p.s.Admit("R", {{1, 2, 3, 5, 6}, {0, 0, 31, 0, 32}}, 48);
+  } else {
+    p.s.Admit("R", {{1, 2, 3, 4, 6}, {0, 0, 0, 31, 32}}, 64);
+  }
+  p.s.Tokens(Seq('p', 0, 63) + Seq('r', 64, 71));
+  p.Run({{"R", p.wrong ? 48 : 64, p.wrong ? 24 : 8}});
+}
+
+// The numbers of the report divided by 100.
+BUG(B100, vllm_issues_53505,
+    Geometry::Full(8, 64).State(kStateAlign, 16, 0).Flags(kPrefix | kConnector)) {
+  p.s.Admit("P", {{1, 2}, {31}}).Tokens(Seq('p', 0, 31));
+  p.Run({{"P", 0, 16}});
+  p.s.Append("P", {3, 4}).Append("P", {32}, 1);
+  p.Run({{"P", 16, 16}});
+  if (p.wrong) {
+    p.s.Admit("R", {{1, 2, 3, 9, 10}, {0, 32, 33}}, 24);
+  } else {
+    p.s.Admit("R", {{1, 2, 8, 9, 10}, {31, 0, 33}}, 16);
+  }
+  p.s.Tokens(Seq('p', 0, 31) + Seq('r', 32, 32));
+  p.Run({{"R", p.wrong ? 24 : 16, p.wrong ? 9 : 17}});
+}
+
 BUG(B103, vllm_pull_27547, Geometry::Full(64, 64).Kernel(16, KVGUARD_UNIT_KERNEL_BLOCK)) {
   p.s.Admit("R", {{5, 9}});
   p.Run({{"R", 0, 70}});
@@ -201,6 +243,21 @@ BUG(B137, vllm_issues_49250,
     if (!p.wrong) return;
     plan.positions = Range(80, 143);
     plan.seq_lens = {144};
+  });
+}
+
+BUG(B146, vllm_pull_55506, Geometry::Full(16, 64).State(kStateAlign, 16, 0).Drafts(1)) {
+  p.s.SkipTo(19);
+  p.s.Admit("A", {{1, 2}, {5}}).Admit("B", {{3, 4}, {8, 9}});
+  p.Run({{"A", 0, 16}, {"B", 0, 9}});
+  const bool copies = p.wrong || p.RightOf(2) == 0;
+  const Ints pair = p.wrong ? Ints{8, 9} : Ints{5, 6};
+  p.s.Append("A", {6}, 1);
+  if (copies) p.s.Blocks(kCopy, "", pair, 0, 0, 1).Blocks(kCopyDone, "", pair, 0, 0, 1);
+  p.Run({{"A", 16, 1}, {"B", 9, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[1].in, (Ints{5, 8}));
+    EXPECT_EQ(plan.groups[1].out, (Ints{6, 8}));
+    if (copies) plan.groups[1].in = {6, 8};
   });
 }
 

@@ -323,6 +323,21 @@ def test_backends_whose_metadata_cannot_be_seen() -> None:
     assert not [c for c in engine.life._guard.coverage() if c["stage"] == "final"]
 
 
+def test_fast_prefill_hides_the_final_metadata() -> None:
+    class Reduced(fake_vllm.CPUWorker):
+        def _make_model_runner(self) -> Any:
+            runner = super()._make_model_runner()
+            runner.fast_prefill = object()  # some layers get a batch of their own
+            return runner
+
+    engine = Engine(ON, Reduced)
+    engine.run(5)
+    standing = [g["name"] for g in engine.life._guard.gaps() if g["standing"]]
+    assert "final-metadata-unseen" in standing
+    assert engine.verdict()["verdict"] == "clean"
+    assert engine.verdict()["plans"] == 5, "each step's plan as it was planned"
+
+
 def test_several_backends_in_a_group_are_all_judged() -> None:
     class Two(fake_vllm.CPUWorker):
         def _make_model_runner(self) -> Any:

@@ -24,6 +24,9 @@ inline audit::ScenarioPlan WithRows(const audit::ScenarioPlan& from,
     group.slots.clear();
     group.row_columns.clear();
     group.seq_lens.clear();
+    group.in.clear();
+    group.out.clear();
+    group.init.clear();
   }
   for (const size_t row : rows) {
     const auto first = static_cast<size_t>(from.query_start[row]);
@@ -41,6 +44,9 @@ inline audit::ScenarioPlan WithRows(const audit::ScenarioPlan& from,
       for (uint64_t j = 0; j < in.columns; ++j) out.table.push_back(in.table[row * in.columns + j]);
       if (!in.row_columns.empty()) out.row_columns.push_back(in.row_columns[row]);
       if (!in.seq_lens.empty()) out.seq_lens.push_back(in.seq_lens[row]);
+      if (!in.in.empty()) out.in.push_back(in.in[row]);
+      if (!in.out.empty()) out.out.push_back(in.out[row]);
+      if (!in.init.empty()) out.init.push_back(in.init[row]);
     }
   }
   plan.padded_rows = plan.requests.size();
