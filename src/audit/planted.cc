@@ -47,6 +47,19 @@ void OneLongRow(Scenario& s, const Edit& edit = nullptr) {
   One(s, {20, 21, 9, 33, 34, 35, 36, 2, 50, 40, 41, 42}, 192, edit);
 }
 
+// One running state for each request, in a pool of its own.
+void States(ScenarioOptions& options) {
+  ScenarioGroup states;
+  states.kind = KVGUARD_GROUP_STATE;
+  states.pool = 1;
+  options.groups.push_back(states);
+}
+// a has its state in block 7, b in block 8; both have computed 3 tokens.
+void TwoStates(Scenario& s, const Edit& edit = nullptr) {
+  s.Admit("a", {{1}, {7}}).Schedule("a", 3).Admit("b", {{2}, {8}}).Schedule("b", 3).Step();
+  s.Schedule("a", 1).Schedule("b", 1).Step(edit);
+}
+
 // Rank 0 of two; of positions 0..7 it holds 0, 1, 4 and 5.
 void Sharded(ScenarioOptions& options) {
   options.dcp_size = 2;
@@ -227,12 +240,29 @@ constexpr Planted kPlanted[] = {
     {rules::kCountAhead, "the scheduler counts a token that no step computed", "a", kNoGroup, 5,
      [](Scenario& s) { Four(s).Schedule("a", 1, 0, 5).Begin(); }, "it counts those computed", 4,
      [](Scenario& s) { Four(s).Schedule("a", 1, 0, 4).Step(); }},
+    // --- state ---
+    {rules::kStateMismatch, "a row goes on from the state of the other", "a", 1, 3,
+     [](Scenario& s) { TwoStates(s, [](ScenarioPlan& p) { p.groups[1].in[0] = 8; }); },
+     "each goes on from its own", 4, [](Scenario& s) { TwoStates(s); }, States},
+    {rules::kPadStateReal, "a padding row names the state of a request", "", 1, kNoPos,
+     [](Scenario& s) {
+       TwoStates(s, [](ScenarioPlan& p) {
+         p.Pad(1, 1);
+         p.groups[1].out[2] = 8;
+       });
+     },
+     "it names none", 4, [](Scenario& s) { TwoStates(s, [](ScenarioPlan& p) { p.Pad(1, 1); }); },
+     States},
     // --- transfer ---
     {rules::kReadWhileLoading, "a block is read while a transfer fills it", "a", 0, 0,
-     [](Scenario& s) { Load(s).Admit("a", {{1, 2}}, 4).Schedule("a", 1).Step(); },
+     [](Scenario& s) {
+       Load(s).Step();
+       s.Admit("a", {{1, 2}}, 4).Schedule("a", 1).Step();
+     },
      "it is read when the transfer is done", 2,
      [](Scenario& s) {
-       Load(s).Blocks(KVGUARD_EVENT_LOAD_DONE, "a", {}, 7);
+       Load(s).Step();
+       s.Blocks(KVGUARD_EVENT_LOAD_DONE, "a", {}, 7);
        s.Admit("a", {{1, 2}}, 4).Schedule("a", 1).Step();
      },
      Connector},

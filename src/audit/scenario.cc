@@ -268,6 +268,7 @@ kvguard_status Scenario::Begin() {
   begin.scheduled = rows.data();
   begin.num_scheduled = rows.size();
   const kvguard_status status = Feed(KVGUARD_RECORD_BEGIN, ++step_, &begin);
+  is_open_ = true;
   events_.clear();
   open_.swap(scheduled_);
   scheduled_.clear();
@@ -431,12 +432,14 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan, const RawEdit& edit) {
 
 kvguard_status Scenario::End(uint32_t flags) {
   kvguard_end end{sizeof(kvguard_end), flags};
+  is_open_ = false;
   if (flags == 0) {
     for (const Scheduled& s : open_) {
       if (live_.count(s.name) == 0) continue;
       Live& live = live_.at(s.name);
       live.computed += s.row.num_tokens;
-      live.states_end = live.computed;
+      live.states_end = live.computed + live.rejected;
+      live.rejected = 0;
       live.states_drafts = s.row.num_drafts;
     }
   }
@@ -452,7 +455,10 @@ kvguard_status Scenario::Outcome(uint64_t step, const std::string& name, uint32_
   row.num_rejected = rejected;
   row.tokens = tokens.empty() ? nullptr : tokens.data();
   row.num_tokens = tokens.size();
-  if (live_.count(name) != 0) live_.at(name).computed -= rejected;
+  if (live_.count(name) != 0) {
+    live_.at(name).computed -= rejected;
+    if (is_open_ && step == step_) live_.at(name).rejected = rejected;
+  }
   kvguard_outcome outcome{};
   outcome.size = sizeof(outcome);
   outcome.rows = &row;

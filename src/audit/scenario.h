@@ -167,6 +167,7 @@ class Scenario {
     int64_t computed = 0;
     int64_t states_end = 0;  // tokens when the last step ended, before its rejected drafts
     int64_t states_drafts = 0;
+    int64_t rejected = 0;  // of the open step, already taken off
   };
   struct Event_ {
     kvguard_event event{};
@@ -196,6 +197,7 @@ class Scenario {
   std::vector<Scheduled> scheduled_;
   std::vector<Scheduled> open_;
   uint64_t step_ = 0;
+  bool is_open_ = false;
   uint64_t next_key_ = 1;
   kvguard_verdict verdict_{};
   std::string error_text_;

@@ -252,6 +252,18 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
       return Sprintf("%s was given block %lld as a prefix hit in column %lld, which nobody filled.",
                      req, observed, pos);
     case rules::kContentMisplaced:
+      if (f.group < layout.groups.size() && layout.groups[f.group].IsState()) {
+        if (f.observed == KVGUARD_NONE) {
+          return Sprintf(
+              "%s goes on from %lld tokens, but was given another column's state in "
+              "column %lld as a prefix hit.",
+              req, expected, pos);
+        }
+        return Sprintf(
+            "%s was given the state of %lld tokens in column %lld as a prefix hit, but goes on "
+            "from %lld tokens.",
+            req, observed, pos, expected);
+      }
       return Sprintf(
           "%s was given block %lld as a prefix hit in column %lld, but what it holds was written "
           "in column %lld.",

@@ -137,8 +137,8 @@ void JudgeStrayed(Context& context) {
     finding.request = request->key;
     finding.group = group.id;
     finding.pos = strayed.column;
-    if (other_state) {
-      SetValues(finding, strayed.computed, b.state_tokens);
+    if (group.IsState()) {
+      SetValues(finding, strayed.computed, other_state ? b.state_tokens : KVGUARD_NONE);
     } else {
       SetValues(finding, static_cast<int64_t>(b.home) - 1, block);
     }

@@ -176,7 +176,8 @@ void JudgeUseBeforeDone(Context& context) {
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!group.Needs(column, row.start) || !mirror.InPool(group, block) ||
-            mirror.BlockOf(group, block).loading == 0 || !LoadingSinceBefore(context, group, block)) {
+            mirror.BlockOf(group, block).loading == 0 ||
+            !LoadingSinceBefore(context, group, block)) {
           continue;
         }
         kvguard_finding& finding = EmitRow(context, kReadWhileLoading, b, group.id);

@@ -90,7 +90,8 @@ void JudgeLifetimes(Context& context) {
     if (!request.maybe_stale) continue;
     bool good = true;
     for (const geometry::Group& group : context.layout().groups) {
-      if (group.Forgets() && !group.IsState() && !group.on_host) good = JudgeRow(context, group, b) && good;
+      if (group.Forgets() && !group.IsState() && !group.on_host)
+        good = JudgeRow(context, group, b) && good;
     }
     // From a known start on, windows only move forward.
     if (good && request.start != KVGUARD_NONE) request.maybe_stale = false;

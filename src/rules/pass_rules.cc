@@ -72,8 +72,8 @@ void PlaceDraft(Context& context, uint64_t b, const Request& request, RowState* 
 void PlaceCross(Context& context, uint64_t b, const Request& request, RowState* row) {
   row->start = row->seen_start = 0;
   row->length = request.encoder;
-  const bool right = row->num_tokens == request.encoder ||
-                     (request.encoder_written && row->num_tokens == 0);
+  const bool right =
+      row->num_tokens == request.encoder || (request.encoder_written && row->num_tokens == 0);
   if (row->tokens_usable && !right)
     LengthMismatch(context, b, request.encoder_written ? 0 : request.encoder, row->num_tokens);
 }

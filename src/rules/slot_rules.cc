@@ -255,7 +255,8 @@ bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step:
       if (!beyond && CodeFor(context, group, observed, local) != code) continue;
       wrong = true;
       if (finding == nullptr) {
-        finding = &EmitRow(context, code, b, group.id, beyond ? uint32_t{KVGUARD_GRADE_SUSPICION} : 0u);
+        finding =
+            &EmitRow(context, code, b, group.id, beyond ? uint32_t{KVGUARD_GRADE_SUSPICION} : 0u);
         finding->pos = position;
         SetValues(*finding, expected, observed);
         finding->count = 0;

@@ -131,7 +131,8 @@ void JudgeOverwritten(Context& context, const kvguard_event& event, const Group&
       continue;
     }
     const auto valid = [&](const Request& request, const Group& other, int64_t column) {
-      return request.key != event.request && request.admitted_step != mirror.last_begun() && !other.IsState() && !other.IsCross() &&
+      return request.key != event.request && request.admitted_step != mirror.last_begun() &&
+             !other.IsState() && !other.IsCross() &&
              column * other.block_size < request.frontier.valid_low;
     };
     const uint32_t index = mirror.FindClaim(group, block, valid);
@@ -218,10 +219,9 @@ void Filled(Context& context, const Transfer& transfer, size_t i) {
     return;
   }
   const uint32_t index = mirror.Find(transfer.request);
-  b.content = index == kNoRequest
-                  ? mirror::ContentName{}
-                  : mirror.at(index).chain.NameAt((column + 1) * group.block_size,
-                                                  context.layout().content_unit);
+  b.content = index == kNoRequest ? mirror::ContentName{}
+                                  : mirror.at(index).chain.NameAt((column + 1) * group.block_size,
+                                                                  context.layout().content_unit);
 }
 
 void End(Context& context, const kvguard_event& event) {

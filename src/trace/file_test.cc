@@ -294,7 +294,9 @@ TEST_F(TraceFile, WhatAGuardRefusedIsRefusedAgain) {
        },
        KVGUARD_RECORD_PLAN},
       {"plan of an unjudged pass",
-       [](kvguard_record*, kvguard_begin*, kvguard_plan* p) { p->pass = KVGUARD_PASS_GRAPH_REPLAY; },
+       [](kvguard_record*, kvguard_begin*, kvguard_plan* p) {
+         p->pass = KVGUARD_PASS_GRAPH_REPLAY;
+       },
        KVGUARD_RECORD_PLAN},
       {"plan of another step",
        [](kvguard_record* r, kvguard_begin*, kvguard_plan*) { r->step += 1000; },

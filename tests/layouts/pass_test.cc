@@ -67,8 +67,8 @@ ScenarioPlan MicroBatch(const ScenarioPlan& whole, uint32_t index, const std::ve
   for (const Cut& cut : cuts) {
     AddRow(whole, cut.row, &plan);
     const size_t first = static_cast<size_t>(whole.query_start[cut.row]) + cut.first;
-    const int64_t start = first < whole.positions.size() ? whole.positions[first]
-                                                         : whole.seq_lens[cut.row];
+    const int64_t start =
+        first < whole.positions.size() ? whole.positions[first] : whole.seq_lens[cut.row];
     for (size_t i = 0; i < cut.count; ++i) {
       plan.positions.push_back(whole.positions[first + i]);
       plan.groups[0].slots.push_back(whole.groups[0].slots[first + i]);
@@ -274,11 +274,9 @@ const std::map<std::string, PlantedScenario>& All() {
   static const std::map<std::string, PlantedScenario> all = {
       {"micro-batches-by-request", {plain, MicroBatches(kByRequest)}},
       {"micro-batches-inside-a-request", {plain, MicroBatches(kInside)}},
-      {"micro-batch-without-tokens",
-       {plain, MicroBatches({{{0, 0, 6}, {1, 0, 3}}, {{1, 3, 0}}})}},
+      {"micro-batch-without-tokens", {plain, MicroBatches({{{0, 0, 6}, {1, 0, 3}}, {{1, 3, 0}}})}},
       {"micro-batch-left-out", {plain, MicroBatches({{{0, 0, 6}}})}},
-      {"micro-batch-drops-tokens",
-       {plain, MicroBatches({{{0, 0, 4}}, {{0, 4, 1}, {1, 0, 3}}})}},
+      {"micro-batch-drops-tokens", {plain, MicroBatches({{{0, 0, 4}}, {{0, 4, 1}, {1, 0, 3}}})}},
       {"micro-batch-twice", {plain, MicroBatches({{{0, 0, 4}}, {{0, 0, 4}, {1, 0, 3}}})}},
       {"micro-batch-starts-over",
        {plain, MicroBatches(kInside,
@@ -328,10 +326,11 @@ const std::map<std::string, PlantedScenario>& All() {
       {"cross-without-encoder", {cross, Encoded(6, {8, 9}, false, nullptr, 0)}},
       {"cross-wrong-slot",
        {cross, EncodedEdit([](ScenarioPlan& p) { p.groups[1].slots[5] = 20 * 4; })}},
-      {"B015-slots-of-a-pool-of-its-own",
-       {cross, EncodedEdit([](ScenarioPlan& p) {
-          for (int64_t i = 0; i < 6; ++i) p.groups[1].slots[static_cast<size_t>(i)] = 40 * 4 + i;
-        })}},
+      {"B015-slots-of-a-pool-of-its-own", {cross, EncodedEdit([](ScenarioPlan& p) {
+                                             for (int64_t i = 0; i < 6; ++i)
+                                               p.groups[1].slots[static_cast<size_t>(i)] =
+                                                   40 * 4 + i;
+                                           })}},
       {"cross-not-written",
        {cross,
         [](Scenario& s) {
@@ -347,10 +346,9 @@ const std::map<std::string, PlantedScenario>& All() {
        {cross, EncodedEdit([](ScenarioPlan& p) { p.Table(1, 0, 0) = 20; })}},
       {"cross-short-by-a-block", {cross, Encoded(6, {8}, false)}},
       {"cross-block-of-another", {cross, Encoded(6, {8, 20, 9}, false)}},
-      {"cross-positions-of-the-decoder",
-       {cross, EncodedEdit([](ScenarioPlan& p) {
-          for (size_t i = 0; i < 6; ++i) p.positions[i] += 3;
-        })}},
+      {"cross-positions-of-the-decoder", {cross, EncodedEdit([](ScenarioPlan& p) {
+                                            for (size_t i = 0; i < 6; ++i) p.positions[i] += 3;
+                                          })}},
       {"host-group-without-blocks", {HostOptions(), Host({})}},
       {"host-block-reserved-while-sent", {HostOptions(), Host({5})}},
       {"host-block-out-of-range", {HostOptions(), Host({63, 64})}},
