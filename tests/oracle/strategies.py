@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
+from hypothesis import assume
 from hypothesis import strategies as st
 from kvguard_oracle.geometry import GROUP_REPLICATED
 from random_streams import Stream
@@ -178,6 +179,9 @@ def events(draw, num_groups):
 def begins(draw, step, num_groups):
     rows = draw(st.lists(st.tuples(KEYS, st.integers(1, 6), SMALL, st.integers(0, 2)), max_size=3))
     told = draw(st.lists(events(num_groups), max_size=6))
+    # a key that one record admits twice: judging.md does not say what of the record counts
+    admitted = [one["request"] for one in told if one["kind"] == "admit"]
+    assume(len(set(admitted)) == len(admitted))
     # of the tokens, drafts
     return begin(step, told, [scheduled(key, q, c, min(d, q)) for key, q, c, d in rows])
 

@@ -34,7 +34,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("deep", settings.get_profile("tier1"), derandomize=False,
-                          max_examples=3000)  # fmt: skip
+                          max_examples=2000)  # fmt: skip
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tier1"))
 
 pytestmark = pytest.mark.skipif(
