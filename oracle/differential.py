@@ -222,12 +222,13 @@ def save(folder: Path, comparison: Comparison, program: Program) -> Path:
 def shrunk(folder: Path, comparison: Comparison, program: Program) -> str:
     """Makes it smaller; a sentence that says where it is."""
     # only here: everything else needs no library
+    import core_bridge
     import shrink
 
     lines = [json.loads(line) for line in program.stream]
     path = shrink.shrink_into(folder, str(comparison.seed), lines)
     if path is None:
-        return f"not shrunk: {shrink.library_path()} does not show this difference"
+        return f"not shrunk: {core_bridge.library_path()} does not show this difference"
     return f"shrunk {path}: {shrink.read_programs(path)[0].about}"
 
 
