@@ -3,12 +3,13 @@
 """Compares the core's findings with the oracle's, program by program.
 
 usage: kvguard_programs ... --jsonl | oracle/differential.py [--jobs N] [--save DIR]
-       [--require FILE]
+       [--shrink DIR] [--require FILE]
 
 Standard input, for each program: a {"program":...} line, the lines of `trace dump --jsonl`, a
 {"core":...} line. Compared are the multiset of proofs (code, step, group, request, pos, pass,
 stage), the suspicions per code, the verdict and the number of step gaps. What the oracle cannot
-judge is a disagreement too: the judge of the judge was silent.
+judge is a disagreement too: the judge of the judge was silent. --shrink makes each disagreement
+that is shown as small as it goes (shrink.py; the library must be the one that wrote the stream).
 
 Exit codes: 0 all equal, 1 a disagreement, 3 vacuous (a required situation was never reached, or
 there was no program), 64 usage, 65 malformed stream.
@@ -218,6 +219,19 @@ def save(folder: Path, comparison: Comparison, program: Program) -> Path:
     return path
 
 
+def shrunk(folder: Path, comparison: Comparison, program: Program) -> str:
+    """Makes it smaller; a sentence that says where it is."""
+    # only here: everything else needs no library
+    import core_bridge
+    import shrink
+
+    lines = [json.loads(line) for line in program.stream]
+    path = shrink.shrink_into(folder, str(comparison.seed), lines)
+    if path is None:
+        return f"not shrunk: {core_bridge.library_path()} does not show this difference"
+    return f"shrunk {path}: {shrink.read_programs(path)[0].about}"
+
+
 def print_disagreement(comparison: Comparison) -> None:
     print(f"seed {comparison.seed}: disagreement; mutation {json.dumps(comparison.mutation)}")
     for sentence in comparison.differences[:SHOWN_DIFFERENCES]:
@@ -239,6 +253,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares core and oracle on generated programs.")
     parser.add_argument("--jobs", type=int, default=1, help="processes that judge (default 1)")
     parser.add_argument("--save", type=Path, metavar="DIR", help="keep disagreeing programs there")
+    parser.add_argument(
+        "--shrink", type=Path, metavar="DIR", help="and keep them there, made small"
+    )
     parser.add_argument(
         "--require", type=Path, metavar="FILE", help="situations that must all have been reached"
     )
@@ -267,6 +284,8 @@ def main() -> int:
                 disagreements += 1
                 if disagreements <= SHOWN_DISAGREEMENTS:
                     print_disagreement(comparison)
+                if options.shrink and disagreements <= SHOWN_DISAGREEMENTS:
+                    print(f"  {shrunk(options.shrink, comparison, program)}")
                 if options.save:
                     print(f"  saved {save(options.save, comparison, program)}")
     except UnreadableError as error:

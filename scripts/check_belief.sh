@@ -12,6 +12,7 @@ healthy=2500  # programs of about 40 steps, of each of two campaigns: 200,000 st
 if [ "${1:-}" = --all ]; then
   programs=5000
   healthy=62500
+  export HYPOTHESIS_PROFILE=deep  # properties on more streams, and other ones in each run
   shift
 fi
 [ $# -eq 0 ] || { say "usage: scripts/check_belief.sh [--all]"; exit 64; }

@@ -102,7 +102,8 @@ struct kvguard_guard {
   // A record of such a step says that its BEGIN was lost.
   // Steps from before a restore were begun, though not in this guard.
   bool NeverBegun(uint64_t step) const {
-    return (!any_step || step > last_step) && step > restored_step_;
+    if (!any_step) return restored_step_ == 0 || step > restored_step_;
+    return step > last_step && step > restored_step_;
   }
   void Remember(const kvguard_finding& finding);
   bool FamiliesComplete() const;

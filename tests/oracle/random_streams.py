@@ -96,11 +96,10 @@ class Stream:
     """Draws records one after another; `lines` is what was drawn."""
 
     def __init__(
-        self, seed: int, windows: bool, transfers: bool, contents: bool, sharded: bool
+        self, random: Random, line: Line, transfers: bool, contents: bool, sharded: bool
     ) -> None:
-        self.random = Random(seed)
-        line = draw_geometry(self.random, windows)
-        self.lines = [shard(self.random, line) if sharded else line]
+        self.random = random
+        self.lines = [line]
         # lengths of each group's own are drawn too
         self.sharded = sharded
         self.judge = Judge(read_geometry(self.lines[0]))
@@ -478,7 +477,10 @@ def draw(
     sharded: bool = False,
 ) -> list[Line]:
     """The same seed, the same stream."""
-    stream = Stream(seed, windows, transfers, contents, sharded)
+    random = Random(seed)
+    line = draw_geometry(random, windows)
+    line = shard(random, line) if sharded else line
+    stream = Stream(random, line, transfers, contents, sharded)
     for _ in range(steps):
         stream.draw_step()
     return stream.lines

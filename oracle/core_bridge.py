@@ -43,7 +43,7 @@ from core_structs import (
 from differential import differences
 from kvguard_oracle import Result
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 POOL_KINDS = {"pages": 1, "cells": 2, "state": 3}
 GROUP_KINDS = {"full": 1, "ring": 2, "window": 3, "chunked": 4, "state": 5, "cross": 6, "none": 7}
@@ -65,6 +65,7 @@ STAGES = {"planned": 1, "final": 2}
 RECORD_KINDS = {"begin": 1, "plan": 2, "outcome": 3, "end": 4, "reset": 5}
 RESET_REASONS = {"arm": 1, "sleep": 2, "weights": 3, "layout": 4}
 GRADES = {1: "proof", 2: "suspicion"}
+END_OF_TRACE = 1
 VERDICTS = {0: "clean", 1: "violated", 2: "cannot_judge"}
 
 # fields that are copied by name
@@ -278,7 +279,8 @@ def body_struct(line: dict[str, Any], keep: Keep) -> Any:
 class Core:
     """One guard, fed with JSON lines. Use as a context manager."""
 
-    def __init__(self, geometry: dict[str, Any], record_to: str | None = None) -> None:
+    def __init__(self, geometry: dict[str, Any] | Any, record_to: str | None = None) -> None:
+        """geometry: its line, or a pointer to the struct."""
         self.library = load_library()
         self.keep = Keep()
         self.guard = PTR()
@@ -286,8 +288,9 @@ class Core:
         self.recording = record_to is not None
         config = Config(size=ctypes.sizeof(Config), action=1)
         config.max_findings_per_step = config.max_findings = 1 << 16
-        struct = geometry_struct(geometry, self.keep)
-        self.call("kvguard_create", ctypes.byref(struct), ctypes.byref(config), self.guard)
+        if isinstance(geometry, dict):
+            geometry = ctypes.byref(geometry_struct(geometry, self.keep))
+        self.call("kvguard_create", geometry, ctypes.byref(config), self.guard)
         if record_to is not None:
             self.call("kvguard_record_start", self.guard, record_to.encode(), U64(0))
 
@@ -303,18 +306,34 @@ class Core:
         body = body_struct(line, keep)
         record = Record(ctypes.sizeof(Record), RECORD_KINDS[line["record"]], line["step"])
         record.body = ctypes.cast(ctypes.pointer(body), PTR)
+        return self.feed_struct(ctypes.byref(record), f"{line['record']} {line['step']}")
+
+    def feed_struct(self, record: Any, name: str) -> int:
         error = Error(size=ctypes.sizeof(Error))
-        status = self.library.kvguard_feed(
-            self.guard, ctypes.byref(record), None, ctypes.byref(error)
-        )
+        status = self.library.kvguard_feed(self.guard, record, None, ctypes.byref(error))
         if status != 0:
-            self.errors.append(f"{line['record']} {line['step']}: {status} {error.text.decode()}")
+            self.errors.append(f"{name}: {status} {error.text.decode()}")
         return status
 
+    def snapshot(self) -> bytes:
+        """The mirror; between steps only."""
+        needed = ctypes.c_size_t()
+        error = Error(size=ctypes.sizeof(Error))
+        # says how long it is, and that there was no room
+        self.library.kvguard_snapshot(
+            self.guard, None, ctypes.c_size_t(0), ctypes.byref(needed), ctypes.byref(error)
+        )
+        room = ctypes.create_string_buffer(needed.value)
+        size = ctypes.c_size_t(needed.value)
+        self.call("kvguard_snapshot", self.guard, room, size, ctypes.byref(needed))
+        return room.raw
+
+    def restore(self, mirror: bytes) -> None:
+        self.call("kvguard_restore", self.guard, mirror, ctypes.c_size_t(len(mirror)))
+
     def report(self) -> dict[str, Any]:
-        verdict = Verdict(size=ctypes.sizeof(Verdict))
-        self.call("kvguard_verdict_now", self.guard, ctypes.byref(verdict))
-        findings = self.findings()
+        verdict = self.verdict()
+        findings = self.findings(verdict.proofs + verdict.suspicions)
         proofs = [finding for finding in findings if finding["grade"] == "proof"]
         suspicions = Counter(str(f["code"]) for f in findings if f["grade"] == "suspicion")
         return {
@@ -329,17 +348,24 @@ class Core:
             "ignored": verdict.ignored,
         }
 
-    def findings(self) -> list[dict[str, Any]]:
-        capacity = 1 << 13
-        rows = (Finding * capacity)()
-        rows[0].size = ctypes.sizeof(Finding)
+    def verdict(self) -> Verdict:
+        verdict = Verdict(size=ctypes.sizeof(Verdict))
+        self.call("kvguard_verdict_now", self.guard, ctypes.byref(verdict))
+        return verdict
+
+    def stored(self, capacity: int, first: int = 0) -> Any:
+        """The structs themselves, at most `capacity` of those with sequence >= first."""
+        rows = (Finding * max(capacity, 1))()
         for row in rows:
             row.size = ctypes.sizeof(Finding)
         count = ctypes.c_size_t()
         self.call(
-            "kvguard_findings", self.guard, U64(0), rows, ctypes.c_size_t(capacity),
+            "kvguard_findings", self.guard, U64(first), rows, ctypes.c_size_t(len(rows)),
             ctypes.byref(count),
         )  # fmt: skip
+        return rows[: count.value]
+
+    def findings(self, capacity: int, first: int = 0) -> list[dict[str, Any]]:
         pass_names = {0: None, 1: "target", 2: "draft", 3: "micro_batch", 4: "cross",
                       5: "graph_replay", 6: "dummy"}  # fmt: skip
         return [
@@ -354,7 +380,7 @@ class Core:
                 "pass": pass_names[f.pass_],
                 "stage": {0: None, 1: "planned", 2: "final"}[f.stage],
             }
-            for f in rows[: min(count.value, capacity)]
+            for f in self.stored(capacity, first)
         ]
 
     def gaps(self) -> list[str]:
@@ -389,3 +415,29 @@ def judge(lines: list[dict[str, Any]]) -> dict[str, Any]:
             if line["record"] in RECORD_KINDS and not line.get("refused"):
                 core.feed(line)
         return core.report()
+
+
+def replay(path: Path) -> dict[str, Any]:
+    """What the core says of a recorded file that starts with an empty mirror."""
+    library = load_library()
+    trace, geometry, record = PTR(), PTR(), PTR()
+    error = Error(size=ctypes.sizeof(Error))
+    status = library.kvguard_trace_open(
+        str(path).encode(), ctypes.byref(trace), ctypes.byref(geometry), ctypes.byref(error)
+    )
+    if status != 0:
+        raise RuntimeError(f"kvguard_trace_open: {status} {error.text.decode()}")
+    library.kvguard_trace_close.argtypes = [PTR]
+    try:
+        with Core(geometry) as core:
+            while True:
+                status = library.kvguard_trace_next(
+                    trace, ctypes.byref(record), ctypes.byref(error)
+                )
+                if status == END_OF_TRACE:
+                    return core.report()
+                if status != 0:
+                    raise RuntimeError(f"kvguard_trace_next: {status} {error.text.decode()}")
+                core.feed_struct(record, "record")
+    finally:
+        library.kvguard_trace_close(trace)
