@@ -53,8 +53,10 @@ def apply_copy(account: Account, step: OpenStep | None, number: int, event: Even
     elif event.kind == COPY_DONE:
         account.says_done.add(COPY)
         account.says_states_copied |= group.is_state()
+        copied = [(group, *pair) for pair in pairs(event.blocks)]
+        for _, _, target in copied:
+            account.state_tokens.pop((group.pool.index, target), None)
         if step is not None:
-            copied = [(group, *pair) for pair in pairs(event.blocks)]
             step.copied += copied
             step.copies_open = [copy for copy in step.copies_open if copy not in copied]
     return findings

@@ -231,7 +231,6 @@ class Judge:
         findings += judge_tables(view)
         frontier, assumptions = judge_frontier(view)
         findings += frontier
-        findings += judge_tables(view, of_states=True)
         findings += judge_lifetime(view)
         findings += judge_loading_reads(view)
         findings += judge_early_use(view)

@@ -9,7 +9,13 @@ from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, MODE_ALIGN, NONE, Group, fits
 from kvguard_oracle.ownership_rules import FOREIGN_WRITE
 from kvguard_oracle.records import States
-from kvguard_oracle.states import column_of_state, last_column, place
+from kvguard_oracle.states import (
+    column_of_state,
+    last_column,
+    place,
+    stored_place,
+    tokens_before,
+)
 from kvguard_oracle.view import KnownRow, View
 
 STATE_MISMATCH = 1001
@@ -63,7 +69,15 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
     expected = None if standing is None else bound_in(group, row, standing)
     if expected is None or told == expected:
         return None, 0
-    if (group, expected, told) in view.step.copied:
+    sources = [expected]
+    stored = stored_place(row.request, group, row.start)
+    if stored is not None:
+        # at a boundary the state may stand there too
+        other = bound_in(group, row, stored)
+        if told == other:
+            return None, 0
+        sources.append(other)
+    if any((group, source, told) in view.step.copied for source in sources):
         return None, 0
     if told != running_state(group, row):
         return STATE_MISMATCH, 0
@@ -73,11 +87,16 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
 
 
 def running_state(group: Group, row: KnownRow) -> int | None:
-    """The block of column col(s + q), into which only the mode ALIGN copies."""
+    """Mode ALIGN: the block of column col(s + q), where the step enters another column.
+
+    Only then a state is copied there.
+    """
     assert row.start is not None
-    if group.state_mode != MODE_ALIGN:
+    before = tokens_before(row.request)
+    if group.state_mode != MODE_ALIGN or before is None:
         return None
-    return bound_in(group, row, column_of_state(group, row.start + row.scheduled.row.num_tokens))
+    column = column_of_state(group, row.start + row.scheduled.row.num_tokens)
+    return bound_in(group, row, column) if column != column_of_state(group, before) else None
 
 
 def bound_in(group: Group, row: KnownRow, column: int) -> int | None:

@@ -37,7 +37,10 @@ def compared_entries(group: Group, row: KnownRow, count: int) -> list[int]:
 
 
 def is_compared_state(group: Group, row: KnownRow, column: int) -> bool:
-    """judging.md, States, Table: the place of the start and the written columns."""
+    """judging.md, States, Table: the place of the start and the written columns.
+
+    Tables come before the starts that are taken: one that is taken is not known here.
+    """
     if row.start is None:
         return False
     if column in written_columns_of(group, row.scheduled.row, row.start):
@@ -61,12 +64,11 @@ def classify(group: Group, value: int) -> int:
     return TABLE_MISMATCH
 
 
-def judge_tables(view: View, of_states: bool = False) -> list[Finding]:
-    """Tables of states wait for the starts that are taken (Frontier)."""
+def judge_tables(view: View) -> list[Finding]:
     findings: list[Finding] = []
     for part in view.plan.groups:
         group = view.account.geometry.groups[part.group]
-        if part.table is None or group.is_state() != of_states:
+        if part.table is None:
             continue
         for row in view.rows:
             findings += judge_table_row(view, group, part.table, row)

@@ -53,7 +53,8 @@ void Mirror::StatesWritten(Request* request, bool abandoned) {
     const int64_t size = group.block_size;
     // The state at a boundary within the step may be stored afterwards where the step came from.
     if (group.state_mode == KVGUARD_STATE_ALIGN) {
-      const int64_t first = std::max(request->start_low, request->states_end - request->states_drafts);
+      const int64_t first =
+          std::max(request->start_low, request->states_end - request->states_drafts);
       for (int64_t s = first; s <= std::min(request->start_high, request->states_end); ++s) {
         const int64_t place = PlaceOf(*request, group, s);
         if (place >= bound) break;
