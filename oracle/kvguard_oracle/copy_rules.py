@@ -89,7 +89,7 @@ def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
 
 
 def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
-    if group.is_state():
+    if group.is_state() or group.pool.is_host():
         return []
     if account.is_fresh_in(step.number, group.pool, block):
         return []
@@ -134,7 +134,7 @@ def judge_early_use(view: View) -> list[Finding]:
     findings: list[Finding] = []
     for row in view.rows:
         if row.has_tokens():
-            for group in view.account.geometry.groups:
+            for group in view.groups():
                 if group.is_state():
                     continue
                 findings += judge_row(view, USED_BEFORE_ZEROED, group, row, zeroes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, MODE_ALIGN, NONE, Group, fits
+from kvguard_oracle.micro_batches import is_a_part
 from kvguard_oracle.ownership_rules import FOREIGN_WRITE
 from kvguard_oracle.records import States
 from kvguard_oracle.states import (
@@ -30,12 +31,11 @@ def judge_states(view: View) -> tuple[list[Finding], int]:
     """The findings, and how many states must have been copied unsaid (assumptions)."""
     findings: list[Finding] = []
     assumptions = 0
-    for part in view.plan.groups:
-        group = view.account.geometry.groups[part.group]
+    for group, part in view.parts():
         if part.states is None:
             continue
         for row in view.rows:
-            if not row.has_tokens():
+            if not row.has_tokens() or is_a_part(view.plan, row):
                 continue
             read, copied_unsaid = judge_read(view, group, part.states, row)
             findings += read
@@ -128,10 +128,9 @@ def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[
 def judge_padded_states(view: View, first: int) -> list[Finding]:
     """pad-state-real: rows from `first` on are no request's; one for the group."""
     findings = []
-    for part in view.plan.groups:
+    for group, part in view.parts():
         if part.states is None:
             continue
-        group = view.account.geometry.groups[part.group]
         for told in (part.states.ends, part.states.starts):
             index = first_real(group, told or [], first, view.plan.padded_rows)
             if index is not None:

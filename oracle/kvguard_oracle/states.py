@@ -136,7 +136,7 @@ def leave_states(account: Account, scheduled: ScheduledRequest, abandoned: bool)
     """At END of a step that had a forward, before the frontier moves."""
     request = account.requests[scheduled.row.request]
     for group in account.geometry.groups:
-        if group.is_state():
+        if group.is_state() and not group.pool.is_host():
             note_tokens(account, request, group, scheduled, abandoned)
     known = scheduled.start_known() and not abandoned
     start = scheduled.start_low if known else None
