@@ -71,8 +71,6 @@ def content_written(account: Account, scheduled: ScheduledRequest) -> None:
     """The step ended: what it wrote from the first token on has content again."""
     request = account.requests[scheduled.row.request]
     for group in account.geometry.groups:
-        if group.pool.is_host():
-            continue
         for column in columns_from_their_first_token(group, request, scheduled):
             block = request.rows[group.index][column].block
             account.lost_content.discard((group.pool.index, block))

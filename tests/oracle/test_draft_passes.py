@@ -239,6 +239,14 @@ def test_slots_of_another_rank():
     assert drafted(14, PAD) == []
     assert drafted(PAD, PAD) == []
     assert drafted(14, 15) == [(407, 0, 1, 5)]
+    # what is bound does not matter there
+    row = Row(1, [3], 7, 3, slots=[PAD, 17, 18])
+    first = target(1, Row(1, [3], 0, 7, slots=[12, PAD, 13, PAD, 14, PAD, 15]))
+    ran = step(1, admit(1, [3]), [(1, 7, 0)], first, draft(1, 1, row))
+    result = judged(*ran, **sharded)
+    assert [(f.code, f.grade, f.pos) for f in result.findings] == [
+        (401, "suspicion", 8), (407, "proof", 9)
+    ]  # fmt: skip
 
 
 # What is not judged

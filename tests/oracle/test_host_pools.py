@@ -122,6 +122,20 @@ def test_states_on_the_host():
     assert found(judge(*records, geometry_line=described)) == []
 
 
+def test_states_on_the_host_are_left_by_nobody():
+    states = group(id=1, pool=1, kind="state", encoding="state", state_mode=2)
+    for memory, known in (("device", True), ("host", False)):
+        pools = [pool(num_blocks=20), pool(id=1, kind="state", memory=memory)]
+        described = engine([group(max_columns=8), states], pools)
+        records = step(1, admit(1, [3, 5], [7, 8]), [(1, 6, 0)])
+        # the state of 8 tokens, in the block that has that of 6
+        records.append(
+            begin(2, [event("admit", 2, first=8, count=9), append(2, 0, 8, group=1)], [])
+        )
+        expected = [(804, 1, 2, 1)] if known else []
+        assert found(judge(*records, geometry_line=described)) == expected
+
+
 def test_it_is_not_missed():
     own = target(1, Row(1, [3, 5], 0, 6))
     first = step(1, admit(1, [3, 5], []), [(1, 6, 0)], own)

@@ -219,6 +219,22 @@ def test_windows_are_looked_at_from_the_parts_start():
     assert shown(10, 0, [8, 5, 7, 9]) == [(301, 0, 1, 0)]
 
 
+def test_windows_where_the_start_is_open():
+    # [9, 10]: of 3 tokens the second part starts at 11 at most, where column 0 is not needed
+    kind = {"groups": [group(kind="window", window=8, max_columns=8)], "flags": ASYNC}
+    blocks = [3, 5, 7, 9]
+    first = step(1, admit(1, blocks), [(1, 10, 0, 1)], target(1, Row(1, blocks, 0, 10)))
+
+    def shown(before, table):
+        cut = [Row(1, blocks, 10, before), Row(1, blocks, 10 + before, 3 - before, table=table)]
+        plans = [micro_batch(2, index, part) for index, part in enumerate(cut)]
+        return codes(*first, begin(2, [], [scheduled(1, 3, 10)]), *plans, end(2), **kind)
+
+    assert shown(1, [8, 5, 7, 9]) == []
+    assert shown(1, [3, 8, 7, 9]) == [(301, 0, 1, 1)]
+    assert shown(0, [8, 5, 7, 9]) == [(301, 0, 1, 0)]
+
+
 # States
 
 
