@@ -98,6 +98,8 @@ class Request:
     states_left: StatesLeft | None = None
     # the most that `high` was at the end of one of its steps
     most_high: int = 0
+    # a step in which it was scheduled has ended: its encoder's output is written
+    encoder_written: bool = False
     # the latest step that was forgotten so long ago that nothing is said of it
     forgotten_for_good: int = -1
 
@@ -175,6 +177,8 @@ class OpenStep:
     slots: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
+    # stage -> request -> the tokens that its rows had in micro-batches; no stage: none was judged
+    taken: dict[str, dict[int, int]] = field(default_factory=dict)
     # announced by this step: (group, block) and (group, source, target)
     zeroes: list[tuple[Group, int]] = field(default_factory=list)
     copies: list[tuple[Group, int, int]] = field(default_factory=list)

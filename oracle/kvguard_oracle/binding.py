@@ -121,8 +121,8 @@ def judge_binding(
         return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
         return Entry(block, claims=True), [BLOCK_REPEATED]
-    if group.is_state():
-        # mode NONE: no column is a hit
+    if group.is_state() or group.is_cross():
+        # mode NONE, and the output of encoders: no column is a hit
         return judge_fresh(account, step, request, group, block)
     if group.end_of(column) <= request.low:
         forget_unclaimed(account, group, block)
@@ -158,8 +158,14 @@ def judge_state_binding(
 
 
 def forget_unclaimed(account: Account, group: Group, block: int) -> None:
-    """judging.md, Content: with a connector it may have been filled from outside unsaid."""
-    if account.geometry.has_connector() and account.claims(group.pool, block) == 0:
+    """judging.md, Content: with a connector it may have been filled from outside unsaid.
+
+    Not where fills are told.
+    """
+    geometry = account.geometry
+    if geometry.fills_told() or not geometry.has_connector():
+        return
+    if account.claims(group.pool, block) == 0:
         account.homes.pop((group.pool.index, block), None)
         account.contents.pop((group.pool.index, block), None)
         account.state_tokens.pop((group.pool.index, block), None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# kvguard.h, kvguard_domain_kind: of these every marked position is marked alike
-LORA, SALT = 1, 5
+# kvguard.h, kvguard_domain_kind
+LORA, ENCODER, SALT = 1, 4, 5
+# of these every marked position is marked alike
 ALIKE = (LORA, SALT)
 
 # kind, value, distance from `first` (None: every position alike)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kvguard_oracle.account import Account, Hit, OpenStep
 from kvguard_oracle.content import BlockContent, Content
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
+from kvguard_oracle.geometry import Geometry
 
 CONTENT_MISMATCH = 801
 DOMAIN_MISMATCH = 802
@@ -47,21 +48,37 @@ def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int
         end = hit.group.end_of(hit.column)
         if hit.group.is_state() and end != hit.low:
             continue
-        content = content_at(account, hit, end)
-        if content is None:
-            continue
-        code, assumed = judge_hit(account, step, hit, end, content)
+        if is_filled_by_nobody(account, hit):
+            code, assumed = CONTENT_UNWRITTEN, 0
+        else:
+            content = content_at(account, hit, end)
+            if content is None:
+                continue
+            code, assumed = judge_hit(account, step, hit, end, content)
         assumptions += assumed
         if code is None:
             continue
-        grade = PROOF
-        if code == CONTENT_UNWRITTEN and account.geometry.has_connector():
-            grade = SUSPICION
+        grade = unwritten_grade(account.geometry) if code == CONTENT_UNWRITTEN else PROOF
         key, index = hit.request.key, hit.group.index
         finding = Finding(code, step.number, index, key, hit.column, grade=grade)
         # one for each request, group and code, at the first such column
         findings.setdefault((key, index, code), finding)
     return list(findings.values()), assumptions
+
+
+def unwritten_grade(geometry: Geometry) -> str:
+    """With a connector a block may have been filled unsaid, where fills are not told."""
+    return SUSPICION if geometry.has_connector() and not geometry.fills_told() else PROOF
+
+
+def is_filled_by_nobody(account: Account, hit: Hit) -> bool:
+    """judging.md, Fills told: never bound as fresh, never loaded, and not being loaded."""
+    if not account.geometry.fills_told():
+        return False
+    group, block = hit.group, hit.entry.block
+    if (group.pool.index, block) in account.ever_homed:
+        return False
+    return not account.transfers.loading(group, block)
 
 
 def content_at(account: Account, hit: Hit, end: int) -> BlockContent | None:

@@ -53,8 +53,10 @@ def apply_copy(account: Account, step: OpenStep | None, number: int, event: Even
     elif event.kind == COPY_DONE:
         account.says_done.add(COPY)
         account.says_states_copied |= group.is_state()
+        copied = [(group, *pair) for pair in pairs(event.blocks)]
+        for _, _, target in copied:
+            account.state_tokens.pop((group.pool.index, target), None)
         if step is not None:
-            copied = [(group, *pair) for pair in pairs(event.blocks)]
             step.copied += copied
             step.copies_open = [copy for copy in step.copies_open if copy not in copied]
     return findings
@@ -87,7 +89,7 @@ def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
 
 
 def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
-    if group.is_state():
+    if group.is_state() or group.pool.is_host():
         return []
     if account.is_fresh_in(step.number, group.pool, block):
         return []
@@ -132,7 +134,7 @@ def judge_early_use(view: View) -> list[Finding]:
     findings: list[Finding] = []
     for row in view.rows:
         if row.has_tokens():
-            for group in view.account.geometry.groups:
+            for group in view.groups():
                 if group.is_state():
                     continue
                 findings += judge_row(view, USED_BEFORE_ZEROED, group, row, zeroes)

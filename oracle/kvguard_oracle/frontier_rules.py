@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from kvguard_oracle.findings import Finding
+from kvguard_oracle.passes import TARGET
 from kvguard_oracle.records import Plan
 from kvguard_oracle.view import KnownRow, View
 
@@ -19,9 +20,11 @@ def judge_frontier(view: View) -> tuple[list[Finding], int]:
         if not row.has_tokens():
             continue
         if row.start is None:
-            told = told_start(view.plan, row)
-            row.start = min(max(told, row.scheduled.start_low), row.scheduled.start_high)
-            if row.start == told:
+            # of the request: what earlier micro-batches had of it comes before the row
+            told = told_start(view.plan, row) - row.before
+            start = min(max(told, row.scheduled.start_low), row.scheduled.start_high)
+            row.start = start + row.before
+            if start == told:
                 # one that was clamped is a finding already
                 row.request.take_start(view.step.number, told)
             assumptions += 1
@@ -53,7 +56,8 @@ def judge_row(view: View, row: KnownRow) -> list[Finding]:
             if position != positions[0] + i:
                 findings.append(view.finding(POSITION_MISMATCH, row, positions[0] + i))
                 break
-    told = plan.num_computed[row.index] if plan.num_computed is not None else row.start
+    judged = plan.num_computed is not None and plan.pass_name == TARGET
+    told = plan.num_computed[row.index] if judged else row.start
     if told != row.start and not mismatch:
         findings.append(view.finding(FRONTIER_MISMATCH, row, row.start))
     return findings

@@ -14,10 +14,11 @@ from kvguard_oracle.records import Line, number, objects, text
 # kvguard.h, engine flags
 ENGINE_ASYNC = 1 << 0
 ENGINE_CONNECTOR = 1 << 1
-# PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules so far
-ENGINE_FLAGS = 0b11111
+ENGINE_FILLS_TOLD = 1 << 5
+# PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules
+ENGINE_FLAGS = 0b111111
 
-FULL, WINDOW, CHUNKED, STATE = "full", "window", "chunked", "state"
+FULL, WINDOW, CHUNKED, STATE, CROSS = "full", "window", "chunked", "state", "cross"
 
 # kvguard.h, kvguard_state_mode
 MODE_NONE, MODE_ALL, MODE_ALIGN = 0, 1, 2
@@ -38,8 +39,14 @@ BOUND_AS_NOTHING = -1
 class Pool:
     index: int
     kind: str
+    # "device" or "host"
+    memory: str
     num_blocks: int
     null_block: int
+
+    def is_host(self) -> bool:
+        """Never read or written by a forward."""
+        return self.memory == "host"
 
     def has_null_block(self) -> bool:
         return self.null_block != NONE
@@ -93,11 +100,14 @@ class Group:
     def is_state(self) -> bool:
         return self.kind == STATE
 
+    def is_cross(self) -> bool:
+        return self.kind == CROSS
+
     def forgets(self) -> bool:
         """Claims of columns that are not needed any more end (judging.md, Windows and States)."""
         if self.is_state():
             return self.state_mode != MODE_NONE
-        return self.kind != FULL
+        return self.kind in (WINDOW, CHUNKED)
 
     # positions and columns
 
@@ -168,6 +178,10 @@ class Geometry:
     def has_connector(self) -> bool:
         return bool(self.flags & ENGINE_CONNECTOR)
 
+    def fills_told(self) -> bool:
+        """Every block that a hit may name was filled in this stream."""
+        return bool(self.flags & ENGINE_FILLS_TOLD)
+
     def groups_of_pool(self, pool: Pool) -> list[Group]:
         return [group for group in self.groups if group.pool.index == pool.index]
 
@@ -187,10 +201,10 @@ def read_pool(line: Line, index: int) -> Pool:
         raise UnreadableError(f"pool {index} has another id")
     if text(line, "kind") not in ("pages", "state"):
         refuse(f"a pool of {text(line, 'kind')}")
-    if text(line, "memory") != "device":
-        refuse("attention groups on a host pool")
-    kind = text(line, "kind")
-    return Pool(index, kind, number(line, "num_blocks"), number(line, "null_block"))
+    kind, memory = text(line, "kind"), text(line, "memory")
+    if memory not in ("device", "host"):
+        refuse(f"a pool in {memory} memory")
+    return Pool(index, kind, memory, number(line, "num_blocks"), number(line, "null_block"))
 
 
 def read_shard(line: Line) -> Shard:
@@ -209,7 +223,7 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
     if number(line, "id") != index:
         raise UnreadableError(f"group {index} has another id")
     kind = text(line, "kind")
-    if kind not in (FULL, WINDOW, CHUNKED, STATE):
+    if kind not in (FULL, WINDOW, CHUNKED, STATE, CROSS):
         refuse(f"a group of kind {kind}")
     if text(line, "placement") != "assigned":
         refuse(f"placement {text(line, 'placement')}")
@@ -241,8 +255,8 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
         sink=number(line, "sink"),
         retained=number(line, "retained"),
         state_mode=number(line, "state_mode"),
-        # judging.md, States: never sharded
-        shard=WHOLE if flags & GROUP_REPLICATED or kind == STATE else shard,
+        # judging.md, States, and Other passes: never sharded
+        shard=WHOLE if flags & GROUP_REPLICATED or kind in (STATE, CROSS) else shard,
     )
     check_sizes(group)
     check_state(group)

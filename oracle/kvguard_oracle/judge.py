@@ -14,10 +14,12 @@ from kvguard_oracle.errors import MalformedError, UnreadableError, UnsupportedEr
 from kvguard_oracle.events import apply_event, is_ignored
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.frontier_rules import judge_frontier
-from kvguard_oracle.geometry import Geometry, read_geometry
+from kvguard_oracle.geometry import Geometry, Group, read_geometry
 from kvguard_oracle.length_rules import judge_lengths
 from kvguard_oracle.lifetime_rules import judge_lifetime
+from kvguard_oracle.micro_batches import judge_missing
 from kvguard_oracle.outcome import END_ABANDONED, apply_end, apply_outcome, had_forward
+from kvguard_oracle.passes import DUMMY, PASSES, reads_as_the_target, says_what_was_shown
 from kvguard_oracle.records import (
     Begin,
     End,
@@ -52,8 +54,6 @@ CANNOT_JUDGE = "cannot_judge"
 EVENT_BINDINGS_LOST = 1 << 2
 
 STAGE_FINAL = "final"
-PASS_TARGET = "target"
-PASS_DUMMY = "dummy"
 
 
 @dataclass
@@ -193,9 +193,9 @@ class Judge:
     # PLAN
 
     def feed_plan(self, plan: Plan) -> None:
-        if plan.pass_name not in (PASS_TARGET, PASS_DUMMY):
+        if plan.pass_name not in PASSES:
             raise UnsupportedError(f"docs/judging.md does not define a {plan.pass_name} pass")
-        if plan.pass_name == PASS_DUMMY:
+        if plan.pass_name == DUMMY:
             self.feed_dummy(plan)
             return
         if self.step is None or plan.step != self.step.number:
@@ -215,6 +215,8 @@ class Judge:
 
     def note_presented(self, step: OpenStep, plan: Plan) -> None:
         for part in plan.groups:
+            if not says_what_was_shown(plan, self.geometry.groups[part.group]):
+                continue
             if part.table is not None:
                 step.tables.add(part.group)
             if part.slots is not None:
@@ -231,10 +233,10 @@ class Judge:
         findings += judge_tables(view)
         frontier, assumptions = judge_frontier(view)
         findings += frontier
-        findings += judge_tables(view, of_states=True)
-        findings += judge_lifetime(view)
-        findings += judge_loading_reads(view)
-        findings += judge_early_use(view)
+        if reads_as_the_target(plan):
+            findings += judge_lifetime(view)
+            findings += judge_loading_reads(view)
+            findings += judge_early_use(view)
         findings += judge_lengths(view)
         findings += judge_slots(view)
         states, copied_unsaid = judge_states(view)
@@ -269,10 +271,12 @@ class Judge:
             self.gap("abandoned", step.number)
         if not self.bindings_lost:
             self.look_for_missing(step, end)
+            # what an abandoned step, or one with a GAP, has done is not known
+            told = not end.flags & END_ABANDONED and step.judges_plans and had_forward(step, end)
+            if told:
+                self.result.findings += judge_missing(self.account, step)
             apply_end(self.account, step, end)
-            silent = end.flags & END_ABANDONED or not step.judges_plans
-            if had_forward(step, end) and not silent:
-                # what an abandoned step, or one with a GAP, has done is not known
+            if told:
                 self.result.findings += judge_lost(self.account, step)
         self.result.steps += 1
         if had_forward(step, end) and step.number not in self.result.gap_steps():
@@ -284,16 +288,23 @@ class Judge:
         if not had_forward(step, end):
             return
         for group in self.geometry.groups:
+            if group.pool.is_host():
+                continue
             if group.is_state():
                 if group.index not in step.tables | step.states:
                     self.gap("states-not-presented", step.number)
             else:
                 if group.index not in step.tables:
                     self.gap("table-not-presented", step.number)
-                if group.index not in step.slots:
+                if group.index not in step.slots and self.writes_slots(step, group):
                     self.gap("slots-not-presented", step.number)
             if group.index in self.shown_final and group.index not in step.finals:
                 self.gap("final-plan-missing", step.number)
+
+    def writes_slots(self, step: OpenStep, group: Group) -> bool:
+        """Of a CROSS group: where some encoder's output is not written yet."""
+        requests = [self.account.requests[key] for key in step.scheduled]
+        return not group.is_cross() or not all(request.encoder_written for request in requests)
 
     def feed_reset(self) -> None:
         if self.step is not None:
@@ -308,7 +319,7 @@ class Judge:
 
 
 def is_dummy(record: Record) -> bool:
-    return isinstance(record, Plan) and record.pass_name == PASS_DUMMY
+    return isinstance(record, Plan) and record.pass_name == DUMMY
 
 
 def judge_lines(lines: Iterable[Line]) -> Result:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from kvguard_oracle.cross import encoder_tokens
 from kvguard_oracle.findings import ALL_GROUPS, Finding
 from kvguard_oracle.geometry import Group
-from kvguard_oracle.view import View
+from kvguard_oracle.passes import CROSS, DRAFT, TARGET
+from kvguard_oracle.view import KnownRow, View
 
 SEQ_LEN_MISMATCH = 501
 PADDED_SEQ_LEN_NONZERO = 502
@@ -14,11 +16,28 @@ PADDED_SEQ_LEN_NONZERO = 502
 def judge_lengths(view: View) -> list[Finding]:
     assert view.plan.seq_lens is not None
     findings = judge_array(view, view.plan.seq_lens, None)
-    for part in view.plan.groups:
+    for group, part in view.parts():
         if part.table is not None and part.table.seq_lens is not None:
-            group = view.account.geometry.groups[part.group]
             findings += judge_array(view, part.table.seq_lens, group)
     return findings
+
+
+def expected_length(view: View, row: KnownRow) -> int | None:
+    """How long the row's KV is when the pass has run; None: not known."""
+    if view.plan.pass_name == CROSS:
+        return encoder_tokens(row.request)
+    if row.start is None:
+        return None
+    if view.plan.pass_name == TARGET:
+        return row.start + row.scheduled.row.num_tokens
+    if row.tokens is None:
+        return None
+    # micro-batches and draft passes have an end of their own
+    length = row.start + len(row.tokens)
+    longest = view.account.geometry.max_model_len
+    if view.plan.pass_name == DRAFT and longest != 0:
+        return min(length, longest)
+    return length
 
 
 def judge_array(view: View, seq_lens: list[int], group: Group | None) -> list[Finding]:
@@ -26,9 +45,9 @@ def judge_array(view: View, seq_lens: list[int], group: Group | None) -> list[Fi
     findings = []
     index_of_group = ALL_GROUPS if group is None else group.index
     for row in view.rows:
-        if row.start is None:
+        length = expected_length(view, row)
+        if length is None:
             continue
-        length = row.start + row.scheduled.row.num_tokens
         # a sharded group's own lengths count what this rank keeps
         expected = length if group is None else group.local_length(length)
         if seq_lens[row.index] != expected:

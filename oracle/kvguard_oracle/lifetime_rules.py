@@ -17,7 +17,7 @@ def judge_lifetime(view: View) -> list[Finding]:
     for row in view.rows:
         if not row.has_tokens():
             continue
-        for group in view.account.geometry.groups:
+        for group in view.groups():
             if group.forgets() and not group.is_state():
                 findings += judge_row(view, group, row)
     return findings

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
+from kvguard_oracle.cross import note_written
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.frontier_rules import FRONTIER_MISMATCH
 from kvguard_oracle.records import End, Outcome, OutcomeRow
@@ -104,6 +105,8 @@ def apply_end(account: Account, step: OpenStep, end: End) -> None:
             abandoned = bool(end.flags & END_ABANDONED)
             content_written(account, scheduled)
             leave_states(account, scheduled, abandoned)
+            if not abandoned:
+                note_written(account, key)
             move(request, step.number, scheduled, abandoned)
             request.most_high = max(request.most_high, request.high)
             expire(account, request)

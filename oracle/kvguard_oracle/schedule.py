@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.binding import BLOCK_NULL, REQUEST_UNKNOWN, ownership_grade
+from kvguard_oracle.cross import columns_of_encoder, encoder_tokens
 from kvguard_oracle.findings import SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry, Group
 from kvguard_oracle.records import Scheduled
@@ -53,6 +54,9 @@ def judge_row(account: Account, step: OpenStep, request: Request, row: Scheduled
     step.scheduled[request.key] = scheduled
     request.was_scheduled[step.number] = scheduled
     for group in geometry.groups:
+        if group.pool.is_host():
+            # no forward touches it
+            continue
         findings += judge_capacity(geometry, step.number, request, scheduled, group)
         findings += judge_null_state(step.number, request, scheduled, group)
         findings += judge_writers(account, step, request, scheduled, group)
@@ -93,6 +97,9 @@ def judge_capacity(
     needed = group.columns_for(end)
     if group.is_state():
         needed = columns_for_states(group, end, scheduled.row.num_drafts)
+    if group.is_cross():
+        end = encoder_tokens(request)
+        needed = columns_of_encoder(request, group)
     if len(request.rows[group.index]) >= needed:
         return []
     return [Finding(CAPACITY_SHORT, step, group.index, request.key, end - 1)]
@@ -116,7 +123,7 @@ def judge_writers(
 ) -> list[Finding]:
     findings = []
     row = request.rows[group.index]
-    for column in writers_columns(group, row, scheduled, step.number):
+    for column in writers_columns(group, request, scheduled, step.number):
         place = (group.pool.index, row[column].block)
         if step.writers.get(place, request.key) != request.key:
             findings.append(

@@ -6,11 +6,12 @@ The address is mrv2.md 3.1 and 3.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kvguard_oracle.findings import Finding
+from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.geometry import Group, fits
 from kvguard_oracle.ownership_rules import judge_foreign_writes
+from kvguard_oracle.passes import DRAFT
 from kvguard_oracle.records import GroupPlan
 from kvguard_oracle.view import KnownRow, View
 
@@ -27,6 +28,8 @@ SLOT_NOT_LOCAL = 407
 class Token:
     position: int
     slot: int
+    # what is bound where the position lives; None: no column
+    block: int | None
     wrong: bool
 
 
@@ -36,13 +39,23 @@ def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> lis
     tokens = []
     for i, index in enumerate(row.tokens):
         position = row.start + i
+        if is_beyond_the_model(view, position):
+            break
         block = view.account.bound_block(row.request.key, group, position)
         wrong = is_wrong(view, group, position, slots[index], block)
-        tokens.append(Token(position, slots[index], wrong))
+        tokens.append(Token(position, slots[index], block, wrong))
     return tokens
 
 
+def is_beyond_the_model(view: View, position: int) -> bool:
+    """Draft passes: tokens there are not judged."""
+    longest = view.account.geometry.max_model_len
+    return view.plan.pass_name == DRAFT and longest != 0 and position >= longest
+
+
 def is_wrong(view: View, group: Group, position: int, slot: int, block: int | None) -> bool:
+    if view.plan.pass_name == DRAFT and slot == view.account.geometry.pad_slot:
+        return False
     if not group.is_local(position):
         # another rank's: the pad slot, whatever is bound
         return slot != view.account.geometry.pad_slot
@@ -70,8 +83,7 @@ def classify(view: View, group: Group, position: int, slot: int) -> int:
 
 def judge_slots(view: View) -> list[Finding]:
     findings: list[Finding] = []
-    for part in view.plan.groups:
-        group = view.account.geometry.groups[part.group]
+    for group, part in view.parts():
         if part.slots is not None and not group.is_state():
             findings += judge_group(view, group, part.slots)
             findings += judge_padding(view, part)
@@ -99,12 +111,18 @@ def judge_group(view: View, group: Group, slots: list[int]) -> list[Finding]:
 
 
 def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) -> list[Finding]:
-    first: dict[int, int] = {}
+    first: dict[int, Finding] = {}
     for token in tokens:
-        if token.wrong:
-            code = classify(view, group, token.position, token.slot)
-            first.setdefault(code, token.position)
-    return [view.finding(code, row, position, group.index) for code, position in first.items()]
+        if not token.wrong:
+            continue
+        code = classify(view, group, token.position, token.slot)
+        grade = PROOF
+        if view.plan.pass_name == DRAFT and token.block is None and group.is_local(token.position):
+            # a draft may run ahead of what is bound
+            code, grade = SLOT_MISMATCH, SUSPICION
+        finding = view.finding(code, row, token.position, group.index)
+        first.setdefault(code, replace(finding, grade=grade))
+    return list(first.values())
 
 
 def written_twice(view: View, group: Group, written: list[tuple[KnownRow, Token]]) -> list[Finding]:
@@ -128,8 +146,8 @@ def judge_padding(view: View, part: GroupPlan) -> list[Finding]:
 def judge_dummy(view: View) -> list[Finding]:
     """A dummy pass has no token: every slot in [0, padded_tokens) is the pad slot."""
     findings = []
-    for part in view.plan.groups:
-        if not view.account.geometry.groups[part.group].is_state():
+    for group, part in view.parts():
+        if not group.is_state():
             findings += first_real_pad(view, part, 0)
     return findings
 

@@ -7,9 +7,16 @@ from dataclasses import replace
 
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, MODE_ALIGN, NONE, Group, fits
+from kvguard_oracle.micro_batches import is_a_part
 from kvguard_oracle.ownership_rules import FOREIGN_WRITE
 from kvguard_oracle.records import States
-from kvguard_oracle.states import column_of_state, last_column, place
+from kvguard_oracle.states import (
+    column_of_state,
+    last_column,
+    place,
+    stored_place,
+    tokens_before,
+)
 from kvguard_oracle.view import KnownRow, View
 
 STATE_MISMATCH = 1001
@@ -24,12 +31,11 @@ def judge_states(view: View) -> tuple[list[Finding], int]:
     """The findings, and how many states must have been copied unsaid (assumptions)."""
     findings: list[Finding] = []
     assumptions = 0
-    for part in view.plan.groups:
-        group = view.account.geometry.groups[part.group]
+    for group, part in view.parts():
         if part.states is None:
             continue
         for row in view.rows:
-            if not row.has_tokens():
+            if not row.has_tokens() or is_a_part(view.plan, row):
                 continue
             read, copied_unsaid = judge_read(view, group, part.states, row)
             findings += read
@@ -63,7 +69,15 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
     expected = None if standing is None else bound_in(group, row, standing)
     if expected is None or told == expected:
         return None, 0
-    if (group, expected, told) in view.step.copied:
+    sources = [expected]
+    stored = stored_place(row.request, group, row.start)
+    if stored is not None:
+        # at a boundary the state may stand there too
+        other = bound_in(group, row, stored)
+        if told == other:
+            return None, 0
+        sources.append(other)
+    if any((group, source, told) in view.step.copied for source in sources):
         return None, 0
     if told != running_state(group, row):
         return STATE_MISMATCH, 0
@@ -73,11 +87,16 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
 
 
 def running_state(group: Group, row: KnownRow) -> int | None:
-    """The block of column col(s + q), into which only the mode ALIGN copies."""
+    """Mode ALIGN: the block of column col(s + q), where the step enters another column.
+
+    Only then a state is copied there.
+    """
     assert row.start is not None
-    if group.state_mode != MODE_ALIGN:
+    before = tokens_before(row.request)
+    if group.state_mode != MODE_ALIGN or before is None:
         return None
-    return bound_in(group, row, column_of_state(group, row.start + row.scheduled.row.num_tokens))
+    column = column_of_state(group, row.start + row.scheduled.row.num_tokens)
+    return bound_in(group, row, column) if column != column_of_state(group, before) else None
 
 
 def bound_in(group: Group, row: KnownRow, column: int) -> int | None:
@@ -109,10 +128,9 @@ def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[
 def judge_padded_states(view: View, first: int) -> list[Finding]:
     """pad-state-real: rows from `first` on are no request's; one for the group."""
     findings = []
-    for part in view.plan.groups:
+    for group, part in view.parts():
         if part.states is None:
             continue
-        group = view.account.geometry.groups[part.group]
         for told in (part.states.ends, part.states.starts):
             index = first_real(group, told or [], first, view.plan.padded_rows)
             if index is not None:

@@ -102,10 +102,31 @@ def tokens_at(request: Request, group: Group, column: int) -> int | None:
     return tokens if place(request, group, tokens) == column else None
 
 
+def stored_place(request: Request, group: Group, tokens: int) -> int | None:
+    """Mode ALIGN: the other column in which the state of so many tokens may stand; None: none.
+
+    An engine stores a state at the end of a block for later hits, and may go on from there.
+    """
+    if group.state_mode != MODE_ALIGN or place(request, group, tokens) is None:
+        return None
+    return tokens // group.column_tokens - 1 if tokens % group.column_tokens == 0 else None
+
+
 def is_a_place(request: Request, group: Group, column: int) -> bool:
-    """Of any number of tokens that the frontier leaves open."""
+    """Of any number of tokens that the frontier leaves open; either, where there are two."""
+    stored = group.end_of(column)
+    if stored_place(request, group, stored) == column and request.low <= stored <= request.high:
+        return True
     tokens = tokens_at(request, group, column)
     return tokens is not None and request.low <= tokens <= request.high
+
+
+def tokens_before(request: Request) -> int | None:
+    """e of the copy clause: at how many tokens the last step ended; an admission: `first`."""
+    left = request.states_left
+    if left is None:
+        return request.first
+    return None if left.start is None else left.start + left.tokens
 
 
 # What a step that ended has left behind
@@ -115,7 +136,7 @@ def leave_states(account: Account, scheduled: ScheduledRequest, abandoned: bool)
     """At END of a step that had a forward, before the frontier moves."""
     request = account.requests[scheduled.row.request]
     for group in account.geometry.groups:
-        if group.is_state():
+        if group.is_state() and not group.pool.is_host():
             note_tokens(account, request, group, scheduled, abandoned)
     known = scheduled.start_known() and not abandoned
     start = scheduled.start_low if known else None

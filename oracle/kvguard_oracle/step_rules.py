@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, OpenStep
+from kvguard_oracle.cross import has_encoder_length
+from kvguard_oracle.drafts import is_behind_the_target, start_bounds
 from kvguard_oracle.findings import NO_REQUEST, Finding
+from kvguard_oracle.frontier_rules import FRONTIER_MISMATCH, told_start
+from kvguard_oracle.micro_batches import is_too_long, note_taken, taken_before
+from kvguard_oracle.passes import CROSS, DRAFT, MICRO_BATCH, TARGET
 from kvguard_oracle.records import Plan
 from kvguard_oracle.view import KnownRow, View
 
@@ -46,12 +51,46 @@ def judge_rows(account: Account, step: OpenStep, plan: Plan) -> tuple[View, list
         with_row.add(key)
         row = known_row(view, index, usable=wrong is None)
         view.rows.append(row)
-        if row.tokens is not None and len(row.tokens) != row.scheduled.row.num_tokens:
+        if row.tokens is not None and not has_its_length(plan, row):
             findings.append(view.finding(QUERY_LENGTH_MISMATCH, row))
-    for key in step.scheduled:
-        if key not in with_row:
-            findings.append(row_finding(view, ROW_MISSING, key, -1))
+    if plan.pass_name in (TARGET, CROSS):
+        for key in step.scheduled:
+            if key not in with_row:
+                findings.append(row_finding(view, ROW_MISSING, key, -1))
+    if plan.pass_name == MICRO_BATCH:
+        note_taken(step, plan, view.rows)
+    if is_behind_the_target(plan):
+        findings += judge_draft_starts(view)
     return view, findings
+
+
+def has_its_length(plan: Plan, row: KnownRow) -> bool:
+    """Of a row with usable tokens; a draft pass may have any length."""
+    assert row.tokens is not None
+    if plan.pass_name == MICRO_BATCH:
+        return not is_too_long(row)
+    if plan.pass_name == CROSS:
+        return has_encoder_length(row)
+    return plan.pass_name == DRAFT or len(row.tokens) == row.scheduled.row.num_tokens
+
+
+def judge_draft_starts(view: View) -> list[Finding]:
+    """The plan's own start is taken; a row that cannot stand there is not judged further."""
+    findings = []
+    known = []
+    for row in view.rows:
+        if row.has_tokens():
+            row.start = told_start(view.plan, row)
+            lowest, highest = start_bounds(
+                view.account.geometry, row.scheduled, view.plan.pass_index
+            )
+            if not lowest <= row.start <= highest:
+                nearer = lowest if row.start < lowest else highest
+                findings.append(view.finding(FRONTIER_MISMATCH, row, nearer))
+                continue
+        known.append(row)
+    view.rows = known
+    return findings
 
 
 def row_finding(view: View, code: int, key: int, index: int) -> Finding:
@@ -66,10 +105,19 @@ def known_row(view: View, index: int, usable: bool) -> KnownRow:
     assert plan.query_start is not None
     key = plan.requests[index]
     scheduled = view.step.scheduled[key]
-    return KnownRow(
+    row = KnownRow(
         index=index,
         request=view.account.requests[key],
         scheduled=scheduled,
         tokens=range(plan.query_start[index], plan.query_start[index + 1]) if usable else None,
         start=scheduled.start_low if scheduled.start_known() else None,
     )
+    if plan.pass_name == CROSS:
+        # the encoder's tokens
+        row.start = 0
+    elif is_behind_the_target(plan):
+        row.start = None
+    elif plan.pass_name == MICRO_BATCH:
+        row.before = taken_before(view.step, plan, key)
+        row.start = None if row.start is None else row.start + row.before
+    return row

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, Group, fits
+from kvguard_oracle.micro_batches import is_a_part
 from kvguard_oracle.records import Table
 from kvguard_oracle.states import place, written_columns_of
 from kvguard_oracle.view import KnownRow, View
@@ -27,17 +28,22 @@ def expected_entries(group: Group, row: KnownRow) -> list[int]:
     return expected
 
 
-def compared_entries(group: Group, row: KnownRow, count: int) -> list[int]:
+def compared_entries(view: View, group: Group, row: KnownRow, count: int) -> list[int]:
     """Of the first `count` entries, those that are compared (judging.md, Windows, Table)."""
     if group.is_state():
+        if is_a_part(view.plan, row):
+            return []
         return [column for column in range(count) if is_compared_state(group, row, column)]
-    at = row.scheduled.start_high
+    at = row.scheduled.start_high + row.before if row.start is None else row.start
     m = group.entries_per_block()
     return [entry for entry in range(count) if is_needed(group, entry // m, at)]
 
 
 def is_compared_state(group: Group, row: KnownRow, column: int) -> bool:
-    """judging.md, States, Table: the place of the start and the written columns."""
+    """judging.md, States, Table: the place of the start and the written columns.
+
+    Tables come before the starts that are taken: one that is taken is not known here.
+    """
     if row.start is None:
         return False
     if column in written_columns_of(group, row.scheduled.row, row.start):
@@ -61,12 +67,10 @@ def classify(group: Group, value: int) -> int:
     return TABLE_MISMATCH
 
 
-def judge_tables(view: View, of_states: bool = False) -> list[Finding]:
-    """Tables of states wait for the starts that are taken (Frontier)."""
+def judge_tables(view: View) -> list[Finding]:
     findings: list[Finding] = []
-    for part in view.plan.groups:
-        group = view.account.geometry.groups[part.group]
-        if part.table is None or group.is_state() != of_states:
+    for group, part in view.parts():
+        if part.table is None:
             continue
         for row in view.rows:
             findings += judge_table_row(view, group, part.table, row)
@@ -83,7 +87,7 @@ def judge_table_row(view: View, group: Group, table: Table, row: KnownRow) -> li
     if told is not None:
         compared = min(compared, max(told, 0))
     first: dict[int, int] = {}
-    for column in compared_entries(group, row, compared):
+    for column in compared_entries(view, group, row, compared):
         value = table.entry(row.index, column)
         if value != expected[column]:
             first.setdefault(classify(group, value), column)

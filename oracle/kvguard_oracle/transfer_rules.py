@@ -8,6 +8,7 @@ from kvguard_oracle.binding import PINNED_REBOUND, is_pinned_against, out_of_poo
 from kvguard_oracle.content import BlockContent
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import Group
+from kvguard_oracle.overwrite_rules import judge_overwrites
 from kvguard_oracle.records import Event
 from kvguard_oracle.transfers import ANNOUNCING, LOAD, Transfer
 from kvguard_oracle.view import KnownRow, View
@@ -66,6 +67,8 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
         for block in event.blocks:
             end_passed_claims(account, group.pool, block, step)
         findings += judge_handed_out(account, step, transfer)
+    if event.kind == LOAD:
+        findings += judge_overwrites(account, step, transfer)
     account.transfers.open[event.value] = transfer
     request = account.requests.get(event.request)
     if event.kind == LOAD:
@@ -197,9 +200,8 @@ def judge_pinned_writes(
     account: Account, step: int, request: Request, scheduled: ScheduledRequest, group: Group
 ) -> list[Finding]:
     """write-while-pinned: one for the request and group."""
-    row = request.rows[group.index]
-    for column in writers_columns(group, row, scheduled, step):
-        block = row[column].block
+    for column in writers_columns(group, request, scheduled, step):
+        block = request.rows[group.index][column].block
         if account.transfers.sending(group, block) or account.transfers.loading(group, block):
             position = group.first_of(column)
             return [Finding(WRITE_WHILE_PINNED, step, group.index, request.key, position)]
@@ -211,7 +213,8 @@ def judge_failed_loads(account: Account, step: OpenStep) -> list[Finding]:
     findings = []
     for scheduled in step.scheduled.values():
         for group in account.geometry.groups:
-            findings += judge_failed_row(account, step, scheduled, group)
+            if not group.pool.is_host():
+                findings += judge_failed_row(account, step, scheduled, group)
     return findings
 
 
@@ -243,7 +246,7 @@ def judge_loading_reads(view: View) -> list[Finding]:
     findings: list[Finding] = []
     for row in view.rows:
         if row.has_tokens():
-            for group in view.account.geometry.groups:
+            for group in view.groups():
                 if not group.is_state():
                     findings += judge_loading_row(view, group, row)
     return findings

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.findings import ALL_GROUPS, NO_POSITION, NO_REQUEST, NO_ROW, Finding
-from kvguard_oracle.records import Plan
+from kvguard_oracle.geometry import Group
+from kvguard_oracle.passes import judges
+from kvguard_oracle.records import GroupPlan, Plan
 
 
 @dataclass
@@ -21,6 +23,8 @@ class KnownRow:
     tokens: range | None
     # the position of its first token; None while drafts are open and the plan's was not taken
     start: int | None
+    # its request's tokens in earlier micro-batches
+    before: int = 0
 
     def has_tokens(self) -> bool:
         return self.tokens is not None and len(self.tokens) > 0
@@ -32,6 +36,15 @@ class View:
     step: OpenStep
     plan: Plan
     rows: list[KnownRow]
+
+    def groups(self) -> list[Group]:
+        """Those that this pass judges."""
+        return [group for group in self.account.geometry.groups if judges(self.plan, group)]
+
+    def parts(self) -> list[tuple[Group, GroupPlan]]:
+        """What the plan shows of the groups that this pass judges, in the plan's order."""
+        parts = [(self.account.geometry.groups[part.group], part) for part in self.plan.groups]
+        return [(group, part) for group, part in parts if judges(self.plan, group)]
 
     def finding(
         self,

@@ -251,28 +251,31 @@ WROTE = [begin(1, knowing(1, [3], MINE), [scheduled(1, 4, 0)]), end(1)]
 @pytest.mark.parametrize("gone", [[], [event("finish", 1)]])
 @pytest.mark.parametrize(("last", "content"), [("load-done", YOURS), ("load-failed", MINE)])
 def test_a_load_decides_whoever_claims_the_block(last, content, gone):
-    # request 2 never has block 3: 1105, and yet it is what was loaded
+    # request 2 never has block 3, in which request 1 has tokens: 1105 and 0805, and yet it is what
+    # was loaded
     loaded = [begin(2, knowing(2, [], YOURS), []), end(2), begin(3, [*loads(2, last), *gone], [])]
     before = [*WROTE, *loaded, end(3)]
     for tokens in (MINE, YOURS, THEIRS):
         wrong = [] if tokens == content else [MISMATCH]
-        assert found_and_assumed(*before, *reading(4, tokens)) == ([*wrong, (1105, 0, 2, 0)], 0)
+        expected = [*wrong, (805, 0, 2, 0), (1105, 0, 2, 0)]
+        assert found_and_assumed(*before, *reading(4, tokens)) == (expected, 0)
 
 
 def test_no_reader_says_what_was_loaded_while_the_binder_is_there():
     # the load's request is not live: nothing is known of what it brought
     before = [*WROTE, begin(2, loads(4), []), end(2)]
     both = [*reading(3, YOURS, key=2), *reading(4, THEIRS)]
-    assert found_and_assumed(*before, *both) == ([], 0)
+    over = (805, 0, 4, 0)
+    assert found_and_assumed(*before, *both) == ([over], 0)
     gone = [begin(5, [event("finish", 1)], []), end(5)]
-    assert found_and_assumed(*before, *both, *gone) == ([], 0)
+    assert found_and_assumed(*before, *both, *gone) == ([over], 0)
     # when it has left the first one does
     again = [*reading(6, YOURS, key=5), *reading(7, THEIRS, key=6)]
-    assert found_and_assumed(*before, *both, *gone, *again) == ([(801, 0, 6, 0)], 1)
+    assert found_and_assumed(*before, *both, *gone, *again) == ([(801, 0, 6, 0), over], 1)
     # bound anew, it is the binder's
     events = [*loads(4), event("finish", 1), *knowing(2, [3], YOURS)]
     anew = [*WROTE, begin(2, events, [scheduled(2, 4, 0)]), end(2)]
-    assert found_and_assumed(*anew, *reading(3, THEIRS)) == ([MISMATCH], 0)
+    assert found_and_assumed(*anew, *reading(3, THEIRS)) == ([MISMATCH, over], 0)
 
 
 def test_a_load_does_not_know_what_is_admitted_in_the_record_of_its_end():

@@ -19,6 +19,7 @@ from scenario import (
     group,
     judge,
     outcome,
+    pool,
     scheduled,
 )
 from state_scenario import (
@@ -50,6 +51,8 @@ from state_scenario import (
         {"max_drafts": 1},
         {"groups": [group(kind="state", state_mode=NONE, kernel_block_size=2)]},
         {"groups": [group(kind="state", encoding="csr")]},
+        {"pools": [pool(kind="cells")]},
+        {"pools": [pool(kind="state")]},
     ],
 )
 def test_what_is_refused(fields):
@@ -192,6 +195,34 @@ def test_speculative_blocks_move_on_and_the_place_does_not(told, held):
         assert codes(*drafted(*outcomes), binds(3, more(1, block)), flags=ASYNC) == expected
     # what the row has left behind may come again
     assert codes(*drafted(*outcomes), binds(3, more(1, 1)), flags=ASYNC) == []
+
+
+@pytest.mark.parametrize(
+    ("rejected", "held"),
+    [
+        # 8 tokens: their state stands behind the drafts (block 4), and in column 1 (block 2)
+        ([0], [2, 4]),
+        # 7 tokens stand in column 2 alone, 6 in column 1
+        ([1], [3]),
+        ([2], [2]),
+        # [6, 8]
+        ([], [2, 3, 4]),
+    ],
+)
+def test_a_stored_state_does_not_move(rejected, held):
+    before = runs(1, 1, 5, 0, *new(1, [1, 2, 3, 4]))
+    before += runs(2, 1, 3, 5, drafts=2)
+    told = [outcome(2, (1, count)) for count in rejected]
+    for block in (2, 3, 4):
+        expected = [(203, STATES, 1, 4)] if block in held else []
+        assert codes(*before, *told, binds(3, more(1, block)), flags=ASYNC) == expected
+
+
+def test_a_stored_state_of_an_abandoned_step_is_not_known():
+    before = runs(1, 1, 5, 0, *new(1, [1, 2]))
+    for flags, expected in ((0, [(203, STATES, 1, 2)]), (ABANDONED, [])):
+        ran = runs(2, 1, 3, 5, flags=flags)
+        assert codes(*before, *ran, binds(3, more(1, 2))) == expected
 
 
 def test_a_moved_block_is_new():
@@ -376,13 +407,24 @@ def test_a_boundary_inside_a_step_is_stored_where_the_start_stood():
     assert not asks(1, 1, 6, *eight, *runs(3, 1, 5, 8, more(1, 3)))
 
 
+def test_a_boundary_inside_an_abandoned_step():
+    ran = runs(1, 1, 6, 0, *new(1, [0, 1, 2]))
+    for first in (6, 8):
+        assert not asks(1, 1, first, *ran, *runs(2, 1, 5, 6, flags=ABANDONED))
+    # none lies between 8 and 12 tokens
+    eight = [*ran, *runs(2, 1, 2, 6)]
+    assert asks(1, 1, 6, *eight, *runs(3, 1, 4, 8, flags=ABANDONED))
+    assert not asks(1, 1, 6, *eight, *runs(3, 1, 5, 8, more(1, 3), flags=ABANDONED))
+
+
 @pytest.mark.parametrize(
     ("event_", "known"),
     [
         (transfer("load", 7, 1), True),
         (copy("copy", 3, 1), False),
         (copy("copy", 1, 3), True),
-        (copy("copy-done", 3, 1), True),
+        (copy("copy-done", 3, 1), False),
+        (copy("copy-done", 1, 3), True),
     ],
 )
 def test_what_ends_that_the_tokens_are_known(event_, known):

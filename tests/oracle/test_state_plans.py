@@ -218,19 +218,29 @@ def test_tables_of_the_other_modes():
     assert codes(*before, *step(2, row, part=short), mode=ALL) == [(304, STATES, 1, 3)]
 
 
-def test_a_table_waits_for_the_start_that_is_taken():
-    # [5, 7]; the plan says 6, so that the place is column 2, and 7 tokens end in column 1
-    def took(*row):
-        shows = shown(3, [Row(1, 6, 1, 0, 0)], table(*row))
-        return codes(*drafted(), begin(3, [], [scheduled(1, 1, 7)]), shows, end(3), flags=ASYNC)
+def test_tables_of_rows_whose_start_is_open():
+    # [5, 7]: whatever the plan says of the start
+    def shows(*row, told=(), row_columns=None):
+        shown_row = shown(3, [Row(1, 7, 1, 0, 0)], table(*row, row_columns=row_columns))
+        records = [begin(3, [], [scheduled(1, 1, 7)]), *told, shown_row, end(3)]
+        return codes(*drafted(), *records, flags=ASYNC)
 
-    assert took(9, 2, 3, 9) == []
-    assert took(1, 2, 9, 4) == [(301, STATES, 1, 2)]
-    # without tokens in the plan none is taken
-    silent = shown(3, [Row(1, 6, 1, 0, 0)], table(9, 9, 9, 9))
-    silent["query_start"]["values"] = [1, 1]
-    records = [*drafted(), begin(3, [], [scheduled(1, 1, 7)]), silent, end(3)]
-    assert codes(*records, flags=ASYNC) == [(105, None, 0, -1)]
+    assert shows(9, 9, 9, 9) == []
+    # how many columns are live is compared as ever
+    assert shows(9, 9, 9, 9, row_columns=[3]) == [(304, STATES, 1, 3)]
+    # 7 tokens stand in column 3, 8 are left in column 1
+    told = [outcome(2, (1, 0))]
+    assert shows(9, 2, 9, 4, told=told) == []
+    assert shows(9, 2, 9, 9, told=told) == [(301, STATES, 1, 3)]
+
+
+def test_tables_show_the_place_and_not_what_is_stored_besides():
+    # 8 tokens behind two drafts in column 3, and in column 1
+    before = runs(1, 1, 5, 0, *new(1, [1, 2, 3, 4]))
+    before += runs(2, 1, 3, 5, drafts=2, outcomes=[(1, 0)])
+    row = Row(1, 8, 1, 0, 0)
+    assert codes(*before, *step(3, row, part=table(9, 9, 3, 4))) == []
+    assert codes(*before, *step(3, row, part=table(9, 2, 3, 9))) == [(301, STATES, 1, 3)]
 
 
 # What a plan shows of states
@@ -269,6 +279,49 @@ def test_copies():
     assert crossing(3, mode=ALL) == ([(1001, 1, 1, 8)], 0)
     # nothing is read where it starts anew
     assert crossing(9, init=1) == ([(1004, 1, 1, 8)], 0)
+
+
+def at_a_boundary(starts, told=(), states=(1, 2, 3, 4), rejected=0):
+    """8 tokens behind two drafts in column 3, and in column 1; the 9th enters column 2."""
+    before = runs(1, 1, 5, 0, *new(1, states))
+    before += runs(2, 1, 3, 5, drafts=2, outcomes=[(1, rejected)])
+    row = Row(1, 8 - rejected, 1, starts, 0)
+    part = state_plan([starts], None, [0], 1)
+    result = judge(*before, *step(3, row, part=part, told=told), geometry_line=engine(ALIGN))
+    return found(result), result.assumptions
+
+
+def test_a_state_that_was_stored_at_a_boundary():
+    assert at_a_boundary(4) == ([], 0)
+    assert at_a_boundary(2) == ([], 0)
+    assert at_a_boundary(1) == ([(1001, STATES, 1, 8)], 0)
+    # copied from either, said or unsaid
+    assert at_a_boundary(3) == ([], 1)
+    assert at_a_boundary(3, [copy("copy-done", 4, 3)]) == ([], 0)
+    assert at_a_boundary(3, [copy("copy-done", 2, 3)]) == ([], 0)
+    assert at_a_boundary(9, [copy("copy-done", 2, 9)]) == ([], 0)
+    assert at_a_boundary(3, [copy("copy-done", 1, 3)]) == ([(1005, STATES, 1, 8)], 0)
+    # 7 tokens stand in column 2 alone
+    assert at_a_boundary(3, rejected=1) == ([], 0)
+    assert at_a_boundary(2, rejected=1) == ([(1001, STATES, 1, 7)], 0)
+
+
+def read(block):
+    return state_plan([block], None, [0], 1)
+
+
+def test_accepted_drafts_inside_a_column_are_not_copied_unsaid():
+    # 7 tokens end in column 1, two drafts behind it: all accepted, 7 stand in column 3
+    before = runs(1, 1, 4, 0, *new(1, [1, 2, 3, 4]))
+    before += runs(2, 1, 3, 4, drafts=2, outcomes=[(1, 0)])
+    # 8 tokens end in column 1 too: what stands there is the state of 5
+    assert codes(*before, *step(3, Row(1, 7, 1, 0, 0), part=read(2))) == [(1001, STATES, 1, 7)]
+    # 9 end in column 2
+    assert codes(*before, *step(3, Row(1, 7, 2, 0, 0), part=read(3))) == []
+    # an admission of 5 tokens stands in column 1
+    before = runs(1, 1, 1, 5, *new(1, [0, 1, 2], 5), flags=NO_FORWARD)
+    assert codes(*before, *step(2, Row(1, 5, 3, 0, 0), part=read(2))) == [(1001, STATES, 1, 5)]
+    assert codes(*before, *step(2, Row(1, 5, 4, 0, 0), part=read(2))) == []
 
 
 def test_arrays_that_are_not_presented():

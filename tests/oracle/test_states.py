@@ -77,6 +77,15 @@ def align_drafts(starts, start, rejected, states=(2, 3, 4)):
     ]
 
 
+def to_a_boundary(starts):
+    """5 tokens, then 3 with two drafts up to 8: columns 1, 2 and 3; that of 8 is in 3, and in 1."""
+    return [
+        *step(1, Row(1, 0, 5, 2, 2), events=new(1, [1, 2, 3, 4])),
+        *step(2, Row(1, 5, 3, 2, 4, 2), outcomes=[(1, 0)]),
+        *step(3, Row(1, 8, 1, starts, 3)),
+    ]
+
+
 def moved(*states, ends=4):
     """A running state in block 1 and two speculative ones; a chunk of 16 ends in column 4."""
     return [
@@ -168,6 +177,7 @@ SCENARIOS = {
     "align-crossing-uncopied": (engine(ALIGN), crossing(1, 2), []),
     "align-crossing-unsaid": (engine(ALIGN), crossing(2, 2), []),
     "align-drafts": (engine(ALIGN), align_drafts(4, 7, 0), []),
+    "align-drafts-to-a-boundary": (engine(ALIGN), to_a_boundary(2), []),
     "align-moved-speculative-blocks": (engine(ALIGN), moved(*MOVED), []),
     "align-given-away-behind": (engine(ALIGN), given_away(1), []),
     "align-hit-at-its-boundary": (engine(ALIGN), hit([0, 1, 2]), []),

@@ -190,7 +190,7 @@ def test_failed_blocks_are_of_the_transfers_group():
 )
 def test_new_blocks_are_not_pinned_for_somebody_else(pin, rebound):
     # request 1 has block 3 and leaves; request 2 gets it as new, or as what others wrote
-    pinned = [*admit(1, [3], first=4), pin, event("finish", 1)]
+    pinned = [*admit(1, [3]), pin, event("finish", 1)]
     expected = [(1103, 0, 2, 0)] if rebound else []
     assert told(*pinned, *admit(2, [3])) == expected
     assert told(*pinned, transfer("cancel", 7), *admit(2, [3])) == expected
@@ -245,9 +245,12 @@ def test_what_is_sent_and_claimed_is_not_judged_when_it_is_handed_out(kind):
     handed = transfer(kind, 8, 5, 3, request=9)
     assert told(*sent, handed) == []
     # one is claimed by somebody else, the other by nobody
-    assert told(*sent, event("finish", 1), *admit(2, [3], first=4), handed) == [(1103, 0, 9, -1)]
+    over = [(805, 0, 9, 0)] if kind == "load" else []
+    one = admit(2, [3], first=4)
+    assert told(*sent, event("finish", 1), *one, handed) == [*over, (1103, 0, 9, -1)]
     both = admit(2, [3, 5], first=8)
-    assert told(*sent, event("finish", 1), *both, handed) == []
+    over = [(805, 0, 9, 4)] if kind == "load" else []
+    assert told(*sent, event("finish", 1), *both, handed) == over
     # given back by a row that lives on
     assert told(*sent, event("truncate", 1, 0, first=1), handed) == [(1103, 0, 9, -1)]
 
@@ -315,6 +318,9 @@ def test_a_passed_claim_ends_before_its_block_is_handed_out(kind, tokens, reboun
     handed = begin(2, [sent, transfer(kind, 8, 3, request=9)], [])
     fields = {"groups": [group(**WINDOW)], "flags": ASYNC}
     expected = [(1103, 0, 9, -1)] if rebound else []
+    if kind == "load" and not rebound:
+        # what request 1 needs is overwritten
+        expected = [(805, 0, 9, 0)]
     # ended silently, or by `low` itself
     assert codes(first, end(1), handed, **fields) == expected
     assert codes(first, end(1), done, handed, **fields) == expected
@@ -442,7 +448,7 @@ def test_a_send_reads_what_its_request_has():
 
 
 def test_reads_of_what_is_being_filled():
-    load = transfer("load", 7, 3)
+    load = transfer("load", 7, 3, request=1)
     assert read_at(1, [3, 5], load) == [(1101, 0, 1, 0), (1102, 0, 1, 0)]
     assert read_at(4, [3, 5], load) == [(1101, 0, 1, 0)]
     assert read_at(4, [3, 5], transfer("reserve", 7, 3)) == []
@@ -451,11 +457,11 @@ def test_reads_of_what_is_being_filled():
     assert read_at(4, [3, 5], load, transfer("cancel", 7)) == [(1101, 0, 1, 0)]
     assert read_at(4, [3, 5], load, transfer("load-done", 7)) == []
     # column 1 is written from 4 on, and not read before
-    second = transfer("load", 7, 5)
+    second = transfer("load", 7, 5, request=1, first=4)
     assert read_at(4, [3, 5], second) == [(1102, 0, 1, 4)]
     assert read_at(8, [3, 5, 6], second) == [(1101, 0, 1, 4)]
     # one for the row and group
-    assert read_at(8, [3, 5, 6], transfer("load", 7, 3, 5)) == [(1101, 0, 1, 0)]
+    assert read_at(8, [3, 5, 6], transfer("load", 7, 3, 5, request=1)) == [(1101, 0, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +476,7 @@ def test_reads_of_what_is_being_filled():
     ],
 )
 def test_what_a_window_has_passed_may_be_filled(kind, start, expected):
-    assert read_at(start, [3, 5, 2, 6], transfer("load", 7, 3), kind=kind) == expected
+    assert read_at(start, [3, 5, 2, 6], transfer("load", 7, 3, request=1), kind=kind) == expected
 
 
 # write-while-pinned
@@ -484,7 +490,8 @@ def test_writes_into_what_is_pinned(kind, forbidden):
     def written(block, tokens, *events):
         row = admit(1, [3, 5, 6], first=5)
         rows = [scheduled(1, tokens, 5)]
-        return codes(begin(1, [*row, transfer(kind, 7, block), *events], rows))
+        pinned = transfer(kind, 7, block, request=1, first=4 * [3, 5, 6].index(block))
+        return codes(begin(1, [*row, pinned, *events], rows))
 
     expected = [(1102, 0, 1, 4)] if forbidden else []
     assert written(5, 1) == expected
@@ -502,8 +509,9 @@ def test_writes_into_what_is_pinned(kind, forbidden):
 # failed-load-used
 
 
-def failed(*blocks):
-    return [transfer("load", 7, *blocks), transfer("load-failed", 7, *blocks)]
+def failed(*blocks, other=8):
+    """Another block was loaded, of nobody; the event says which were not filled."""
+    return [transfer("load", 7, other), transfer("load-failed", 7, *blocks)]
 
 
 def used_at(start, blocks, *events, rows=(), more=(), kind=None, flags=0):
@@ -520,12 +528,12 @@ def test_tokens_that_a_failed_load_left_empty():
     assert used_at(8, [3, 5, 6], *failed(5, 3)) == [(1106, 0, 9, 0)]
     assert used_at(8, [3, 5, 6], *failed(7)) == []
     # what the event names, whatever the LOAD named
-    named = [transfer("load", 7, 3), transfer("load-failed", 7, 5)]
+    named = [transfer("load", 7, 3, request=9), transfer("load-failed", 7, 5)]
     assert used_at(8, [3, 5, 6], *named) == [(1106, 0, 9, 4)]
 
 
 def test_a_failed_block_that_was_loaded_again():
-    again = transfer("load", 8, 3)
+    again = transfer("load", 8, 3, request=9)
     assert used_at(4, [3, 5], *failed(3), again, transfer("load-done", 8)) == []
     assert used_at(4, [3, 5], *failed(3), again, transfer("send-done", 8)) == [(1106, 0, 9, 0)]
 

@@ -153,9 +153,8 @@ def test_a_reset_forgets():
         {"groups": [group(table_unit="slot")]},
         {"groups": [group(token_stride=2)]},
         {"groups": [group(flags=NO_SLOTS)]},
-        {"flags": 32},
+        {"flags": 64},
         {"pools": [pool(kind="cells")]},
-        {"pools": [pool(memory="host")]},
         {"pcp_size": 2},
         {"incident": True},
     ],
@@ -166,8 +165,9 @@ def test_other_geometries_are_refused(fields):
 
 
 def test_other_passes_and_events_are_refused():
-    with pytest.raises(UnsupportedError):
-        judge(*BEFORE, right(pass_name="draft"))
+    for pass_name in ("graph-replay", "none"):
+        with pytest.raises(UnsupportedError):
+            judge(*BEFORE, right(pass_name=pass_name))
     shared = {**event("append", 1, 0), "kind": "share"}
     with pytest.raises(UnsupportedError):
         judge(begin(1, [shared], []))

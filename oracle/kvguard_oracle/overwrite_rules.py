@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads into what others have (0805). judging.md, Loads over what others hold."""
+
+from __future__ import annotations
+
+from kvguard_oracle.account import Account
+from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import Group
+from kvguard_oracle.transfers import Transfer
+
+LOAD_OVERWRITES = 805
+
+
+def judge_overwrites(account: Account, step: int, load: Transfer) -> list[Finding]:
+    """At a LOAD, when passed claims of its blocks have ended: one, at its first such block."""
+    group = load.group
+    if group.is_state() or group.pool.is_host():
+        return []
+    for block in load.blocks:
+        position = first_valid_position(account, group, block, besides=load.request)
+        if position is not None:
+            return [Finding(LOAD_OVERWRITES, step, group.index, load.request, position)]
+    return []
+
+
+def first_valid_position(account: Account, group: Group, block: int, besides: int) -> int | None:
+    """Of the smallest key that has valid tokens there, in its first such column."""
+    # a claim is of an id in the pool that is not null
+    for key in sorted(account.requests):
+        request = account.requests[key]
+        if key == besides:
+            continue
+        for part in account.geometry.groups_of_pool(group.pool):
+            if part.is_state():
+                continue
+            for column, entry in enumerate(request.rows[part.index]):
+                position = part.first_of(column)
+                if entry.claims and entry.block == block and position < request.low:
+                    return position
+    return None
