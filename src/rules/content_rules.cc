@@ -43,7 +43,7 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   if (!mirror.InPool(group, block) || !mirror.IsClaimed(*reader, group, hit.column)) return;
   Block& b = mirror.TouchBlock(group, block);
   const bool told = context.layout().Has(KVGUARD_ENGINE_FILLS_TOLD);
-  if (told && !b.ever_home && b.loading == 0 &&
+  if (told && !b.ever_home && !b.ever_filled && b.loading == 0 &&
       (!group.IsState() || (hit.column + 1) * group.block_size == hit.computed)) {
     EmitOnce(context, kContentUnwritten, KVGUARD_GRADE_PROOF, hit, block);
     return;
