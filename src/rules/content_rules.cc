@@ -55,7 +55,12 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   if (b.bound) {
     const Request* writer = b.owner != 0 ? mirror.FindRequest(b.owner) : nullptr;
     if (writer == reader) return;
-    const bool filled = writer != nullptr ? end <= Covers(mirror, *writer) : b.written;
+    // A step reads states before it leaves any.
+    const bool written_now =
+        b.write_step == context.step && b.writer != 0 && b.writer != reader->key;
+    const bool too_soon = group.IsState() && (b.since_step == context.step || written_now);
+    const bool filled =
+        !too_soon && (writer != nullptr ? end <= Covers(mirror, *writer) : b.written);
     if (!filled) {
       const bool connector = context.layout().Has(KVGUARD_ENGINE_CONNECTOR) && !told;
       EmitOnce(context, kContentUnwritten,
