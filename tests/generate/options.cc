@@ -236,6 +236,7 @@ Options Options::Draw(uint64_t seed, uint32_t features) {
   }
   DrawMemory(random, &o);
   o.micro_batches = o.has(kMicro) && random.OneIn(2);
+  if (o.has(kDcp) && random.OneIn(4)) o.pad_slot = random.OneIn(2) ? -2 : INT32_MAX;
   // Everything that the model's connector and its copies do is in the stream.
   o.fills_told = (o.has(kTransfer) || o.has(kCopy) || o.has(kContent)) && random.OneIn(2);
   if (o.has(kState)) o.copies_of_states_told = !random.OneIn(3);
@@ -259,6 +260,7 @@ GeometryBuilder Options::Geometry() const {
   fields.dcp_size = fields.num_ranks = static_cast<uint32_t>(dcp_size);
   fields.dcp_rank = fields.rank = static_cast<uint32_t>(dcp_rank);
   fields.interleave = static_cast<uint32_t>(interleave);
+  fields.pad_slot = pad_slot;
   for (const PoolOptions& pool : pools) {
     builder.AddPool(static_cast<uint64_t>(pool.num_blocks), pool.null_block ? 0 : KVGUARD_NONE);
   }
@@ -302,6 +304,7 @@ std::vector<std::pair<std::string, int64_t>> Options::Told() const {
       {"draft_pass", draft_pass},
       {"micro_batches", micro_batches},
       {"fills_told", fills_told},
+      {"pad_slot", pad_slot},
       {"outcome_time", static_cast<int64_t>(outcome_time)},
       {"stages", static_cast<int64_t>(stages)},
       {"tokens_told", tokens_told},

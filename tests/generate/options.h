@@ -176,6 +176,7 @@ struct Options {
   bool draft_pass = false;
   bool micro_batches = false;
   bool fills_told = false;
+  int64_t pad_slot = -1;
   bool outcomes_without_drafts = true;
   bool tokens_told = false;  // ids at admission and in outcomes
   bool domains = false;

@@ -378,7 +378,18 @@ void Engine::Step() {
 
 void Engine::Flush() { TellOutcomes(0); }
 
+// The model says -1 where nothing is written; an engine's own number stands for it in the stream.
+void Engine::NamePads() {
+  const int64_t pad = program_.options.pad_slot;
+  if (pad == -1) return;
+  for (Record& record : program_.records) {
+    for (GroupPlan& group : record.plan.groups)
+      std::replace(group.slots.values.begin(), group.slots.values.end(), int64_t{-1}, pad);
+  }
+}
+
 Program Engine::Take() {
+  NamePads();
   program_.error = runner_.error();
   program_.error_step = runner_.error_step();
   return std::move(program_);

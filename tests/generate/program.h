@@ -53,6 +53,7 @@ class Engine {
   void MovesDone(const Decision& decision);
   void Plans(const Decision& decision);
   void DraftSteps(const Decision& decision);
+  void NamePads();
   void MaybeDummy(bool inside);
   void TellOutcome(const StepOutput& output);
   void TellOutcomes(size_t keep);
