@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judges of a mutant: the C++ tests that come by its place, then generated programs.
+
+A test is a GoogleTest case, or an executable that is no GoogleTest (the replayed fuzz targets). The
+last judge is the oracle: `kvguard_programs --jsonl` of the original has been compared with it, so a
+mutant whose output differs is shown to it, for the programs where it differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KILLED, TIMED_OUT, SURVIVED, UNREACHED, IMPOSSIBLE = (
+    "killed",
+    "timed out",
+    "survived",
+    "unreached",
+    "impossible",  # the types at that place have no such operator
+)
+MIN_TIMEOUT = 5.0
+SLOWER = 10.0  # a mutant may take that many times what the original takes
+MEMORY = 8 << 30  # bytes of address space
+SLOW_TEST = 0.5  # seconds; such tests come last, one process each
+MORE = "full,window,chunked,zero,copy,transfer,content,dcp"
+# What scripts/check_belief.sh runs, in small.
+CAMPAIGNS = {
+    "healthy programs": ["--healthy", "--first", "5000000", "--count", "60"],
+    "healthy programs, all features": [
+        *("--healthy", "--first", "6000000", "--count", "60", "--features", MORE)
+    ],
+}
+ORACLE = {
+    "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "120"],
+    "oracle: one fault in each, all features": [
+        *("--jsonl", "--mutate", "--first", "4000000", "--count", "250", "--features", MORE)
+    ],
+}
+
+
+@dataclass
+class Test:
+    executable: str  # relative to the build folder
+    name: str  # of the GoogleTest case, or of the campaign; "": the executable as a whole
+    arguments: list[str]
+    seconds: float = 0.0
+    hits: set[int] = field(default_factory=set)
+    impossible: set[int] = field(default_factory=set)
+
+    @property
+    def title(self) -> str:
+        return f"{Path(self.executable).name} {self.name}".strip()
+
+
+@dataclass
+class Outcome:
+    status: str
+    by: str = ""
+    seconds: float = 0.0
+
+
+class Judges:
+    def __init__(self, root: Path, folder: Path, python: str, jobs: int) -> None:
+        self._root = root
+        self._build = folder / "build"
+        self._folder = folder
+        self._python = python
+        self._jobs = jobs
+        self.tests: list[Test] = []
+        self.campaigns: list[Test] = []
+        self._answers: dict[str, list[str]] = {}  # oracle campaign -> programs of the original
+
+    # ---- what there is, and what it comes by
+
+    def survey(self, say: Callable[[str], None]) -> None:
+        """Runs every test once on the original. Kept by the executables' bytes."""
+        executables = sorted(
+            path
+            for path in self._build.rglob("kvguard_*")
+            if path.is_file() and re.search(r"_(test|fuzz)$|kvguard_programs$", path.name)
+        )
+        kept_path = self._folder / "survey.json"
+        kept = json.loads(kept_path.read_text(encoding="utf-8")) if kept_path.exists() else {}
+        fresh = {}
+        for path in executables:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            known = kept.get(digest)
+            if known is None:
+                say(f"what {path.name} comes by")
+                with ThreadPoolExecutor(self._jobs) as pool:
+                    known = list(pool.map(self._measured, self._cases(path)))
+            fresh[digest] = known
+            for row in known:
+                test = Test(
+                    row["executable"], row["name"], row["arguments"], row["seconds"],
+                    set(row["hits"]), set(row["impossible"]),
+                )  # fmt: skip
+                campaign = path.name == "kvguard_programs"
+                (self.campaigns if campaign else self.tests).append(test)
+        kept_path.write_text(json.dumps(fresh), encoding="utf-8")
+        self._survey_oracle(say)
+
+    def _cases(self, path: Path) -> list[Test]:
+        executable = str(path.relative_to(self._build))
+        if path.name == "kvguard_programs":
+            both = {**CAMPAIGNS, **ORACLE}
+            return [Test(executable, name, arguments) for name, arguments in both.items()]
+        if path.name.endswith("_fuzz"):
+            room = next(self._root.glob(f"src/*/{path.name.removeprefix('kvguard_')}.cc")).parent
+            corpus = room / "corpus" / path.name.removeprefix("kvguard_").removesuffix("_fuzz")
+            return [Test(executable, "", [str(corpus)] if corpus.is_dir() else [])]
+        listed = subprocess.run(
+            [path, "--gtest_list_tests"], capture_output=True, text=True, check=True
+        ).stdout
+        return [Test(executable, name, []) for name in gtest_names(listed)]
+
+    def _measured(self, test: Test) -> dict[str, object]:
+        descriptor, hits = tempfile.mkstemp(dir=self._folder)
+        os.close(descriptor)
+        started = time.monotonic()
+        status, output = self._run([test], 0, timeout=600, hits=hits)
+        seconds = time.monotonic() - started
+        if status != 0:
+            raise RuntimeError(f"{test.title} fails on the original:\n{output[-3000:]}")
+        seen: dict[str, set[int]] = {"1": set(), "2": set()}
+        for line in Path(hits).read_text(encoding="utf-8").splitlines():
+            mutant, how = line.split()
+            seen["2" if how == "2" else "1"].add(int(mutant))
+        os.unlink(hits)
+        return {
+            "executable": test.executable,
+            "name": test.name,
+            "arguments": test.arguments,
+            "seconds": round(seconds, 3),
+            "hits": sorted(seen["1"]),
+            "impossible": sorted(seen["2"]),
+        }
+
+    def _survey_oracle(self, say: Callable[[str], None]) -> None:
+        for test in self.campaigns:
+            if test.name not in ORACLE:
+                continue
+            _, output = self._run([test], 0, timeout=600)
+            programs = split_programs(output)
+            say(f"the oracle's answers to {len(programs)} programs ({test.name})")
+            if not self._oracle_agrees(programs):
+                raise RuntimeError(f"{test.name}: core and oracle differ on the original")
+            self._answers[test.name] = programs
+
+    # ---- one mutant
+
+    def judge(self, mutant: int, room: str) -> Outcome:
+        started = time.monotonic()
+
+        def outcome(status: str, by: str = "") -> Outcome:
+            return Outcome(status, by, round(time.monotonic() - started, 3))
+
+        everything = [*self.tests, *self.campaigns]
+        if not any(mutant in test.hits for test in everything):
+            never = any(mutant in test.impossible for test in everything)
+            return outcome(IMPOSSIBLE if never else UNREACHED)
+        for batch in batches([t for t in self.tests if mutant in t.hits], room):
+            verdict = self._run_batch(batch, mutant)
+            if verdict:
+                return outcome(*verdict)
+        for test in self.campaigns:
+            if mutant not in test.hits:
+                continue
+            verdict = (
+                self._ask_oracle(test, mutant)
+                if test.name in ORACLE
+                else self._run_batch([test], mutant)
+            )
+            if verdict:
+                return outcome(*verdict)
+        return outcome(SURVIVED)
+
+    def _run_batch(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
+        status, output = self._run(batch, mutant)
+        if status == 0:
+            return None
+        title = batch[0].title if len(batch) == 1 else Path(batch[0].executable).name
+        failed = re.search(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", output, re.M)
+        if failed:
+            title = f"{Path(batch[0].executable).name} {failed[1]}"
+        return (TIMED_OUT, title) if status is None else (KILLED, title)
+
+    def _ask_oracle(self, test: Test, mutant: int) -> tuple[str, str] | None:
+        status, output = self._run([test], mutant)
+        if status is None:
+            return TIMED_OUT, test.name
+        if status != 0:
+            return KILLED, test.name
+        answers = self._answers[test.name]
+        programs = split_programs(output)
+        other = [p for p, answer in zip(programs, answers, strict=False) if p != answer]
+        if len(programs) != len(answers):
+            return KILLED, test.name
+        if other and not self._oracle_agrees(other[:20]):
+            return KILLED, test.name
+        return None
+
+    def _oracle_agrees(self, programs: Iterable[str]) -> bool:
+        done = subprocess.run(
+            [self._python, self._root / "oracle/differential.py", "--jobs", "1"],
+            input="".join(programs),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (0, 1, 65):
+            raise RuntimeError(f"the oracle ended with {done.returncode}: {done.stderr}")
+        return done.returncode == 0
+
+    def _run(
+        self,
+        batch: list[Test],
+        mutant: int,
+        timeout: float | None = None,
+        hits: str = "",
+    ) -> tuple[int | None, str]:
+        """Exit status (None: out of time) and output of tests of one executable."""
+        executable = self._build / batch[0].executable
+        # Address space, no core files.
+        command = ["prlimit", f"--as={MEMORY}", "--core=0", str(executable), *batch[0].arguments]
+        if executable.name.endswith("_test"):
+            names = ":".join(test.name for test in batch)
+            command += [f"--gtest_filter={names}", "--gtest_fail_fast", "--gtest_brief=1"]
+        if timeout is None:
+            timeout = max(MIN_TIMEOUT, SLOWER * sum(test.seconds for test in batch))
+        scratch = tempfile.mkdtemp(dir=self._folder, prefix="scratch-")
+        environment = {**os.environ, "KVGUARD_MUTANT": str(mutant), "TMPDIR": scratch}
+        environment.pop("KVGUARD_MUTANT_HITS", None)
+        if hits:
+            environment["KVGUARD_MUTANT_HITS"] = hits
+        with tempfile.TemporaryFile(dir=scratch) as output:
+            process = subprocess.Popen(
+                command,
+                cwd=scratch,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # so that what a test started ends with it
+            )
+            status: int | None
+            try:
+                status = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                try:
+                    os.killpg(process.pid, 9)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        shutil.rmtree(scratch, ignore_errors=True)
+        return status, text
+
+
+def gtest_names(listed: str) -> list[str]:
+    """The cases that --gtest_list_tests prints, without those that are switched off."""
+    names = []
+    suite = ""
+    for line in listed.splitlines():
+        text = line.split("#")[0].rstrip()
+        if text and not text.startswith(" ") and text.endswith("."):
+            suite = text
+        elif text.startswith("  ") and "DISABLED_" not in suite + text:
+            names.append(suite + text.strip())
+    return names
+
+
+def split_programs(output: str) -> list[str]:
+    programs: list[str] = []
+    for line in output.splitlines(keepends=True):
+        if line.startswith('{"program":'):
+            programs.append("")
+        if programs:
+            programs[-1] += line
+    return programs
+
+
+def batches(tests: list[Test], room: str) -> list[list[Test]]:
+    """Processes to run, the likely and quick killers first: a batch is of one executable."""
+    own = f"kvguard_{room}_test"
+    quick: dict[str, list[Test]] = {}
+    slow: list[Test] = []
+    for test in tests:
+        if test.seconds >= SLOW_TEST:
+            slow.append(test)
+        else:
+            quick.setdefault(test.executable, []).append(test)
+
+    def rank(batch: list[Test]) -> tuple[bool, float]:
+        return Path(batch[0].executable).name != own, sum(test.seconds for test in batch)
+
+    return sorted(quick.values(), key=rank) + [[t] for t in sorted(slow, key=lambda t: t.seconds)]
