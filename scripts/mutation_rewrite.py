@@ -193,15 +193,10 @@ class Rewriter:
     def _truth(self, node: Node) -> str:
         """An expression of which only the truth counts: a condition, an operand of && and ||."""
         inner = _without_parentheses(node)
-        if _is_constant(inner) or inner.type in (
-            "declaration",
-            "binary_expression",
-            "true",
-            "false",
-        ):
-            # Comparisons and logical operators have mutants of their own; so do constants.
-            if inner.type != "binary_expression" or _operator(inner) in {**_RELATIONS, **_LOGICAL}:
-                return self._emit(node)
+        if _is_constant(inner) or inner.type in ("declaration", "true", "false"):
+            return self._emit(node)
+        if inner.type == "binary_expression" and _operator(inner) in {**_RELATIONS, **_LOGICAL}:
+            return self._emit(node)  # it has mutants of its own
         if inner.type == "unary_expression" and _operator(inner) == "!":
             argument = _field(inner, "argument")
             return f"!({self._truth(argument)})"

@@ -8,6 +8,7 @@ mutant whose output differs is shown to it, for the programs where it differs.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -259,10 +260,8 @@ class Judges:
             except subprocess.TimeoutExpired:
                 status = None
             finally:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, 9)
-                except ProcessLookupError:
-                    pass
                 process.wait()
             output.seek(0)
             text = output.read().decode(errors="replace")
