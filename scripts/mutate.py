@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,11 @@ REASONS = "tests/mutation/survivors.toml"
 DEAD = (KILLED, TIMED_OUT)
 ALIVE = (SURVIVED, UNREACHED)
 
+# Behind the digest of the tests, of a survivor that the slow ones have not seen.
+QUICK = " quick"
+
 Result = dict[str, Any]
+Todo = tuple[Source, Mutant, bool]  # by the slow tests
 
 
 def say(text: str) -> None:
@@ -69,16 +73,20 @@ def read_results(path: Path) -> dict[str, Result]:
 
 def waiting(
     mutants: list[tuple[Source, Mutant]], results: dict[str, Result], tests: str, again: bool
-) -> list[tuple[Source, Mutant]]:
-    """What is to be judged: new ones first, then survivors of other tests."""
-    fresh, survivors = [], []
+) -> list[Todo]:
+    """What is to be judged: new ones first, then survivors of other tests, then the slow tests."""
+    fresh, survivors, slow = [], [], []
     for source, mutant in mutants:
         result = results.get(source.key(mutant))
         if result is None:
-            fresh.append((source, mutant))
-        elif result["status"] in ALIVE and (again or result["tests"] != tests):
-            survivors.append((source, mutant))
-    return fresh + survivors
+            fresh.append((source, mutant, False))
+        elif result["status"] not in ALIVE:
+            continue
+        elif again or not result["tests"].startswith(tests):
+            survivors.append((source, mutant, False))
+        elif result["tests"] != tests:
+            slow.append((source, mutant, True))
+    return fresh + survivors + slow
 
 
 class Run:
@@ -89,12 +97,11 @@ class Run:
         self._tests = tests
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._todo: list[tuple[Source, Mutant]] = []
+        self._todo: deque[Todo] = deque()
         self._started = time.monotonic()
 
-    def go(self, todo: list[tuple[Source, Mutant]], jobs: int, minutes: float | None) -> None:
-        self._todo = list(reversed(todo))
-        total = len(todo)
+    def go(self, todo: list[Todo], jobs: int, minutes: float | None) -> None:
+        self._todo = deque(todo)
         end = None if minutes is None else self._started + 60 * minutes
         with ThreadPoolExecutor(jobs) as pool:
             workers = [pool.submit(self._work_on, end) for _ in range(jobs)]
@@ -103,18 +110,19 @@ class Run:
                 time.sleep(0.5)
                 if time.monotonic() - last >= PROGRESS:
                     last = time.monotonic()
-                    self._progress(total)
+                    self._progress()
             for worker in workers:
                 worker.result()  # an error of a judge ends the run
-        self._progress(total)
+        self._progress()
 
     def _work_on(self, end: float | None) -> None:
         while True:
             with self._lock:
                 if not self._todo or (end is not None and time.monotonic() > end):
                     return
-                source, mutant = self._todo.pop()
-            outcome = self._judges.judge(mutant.id, source.name.split("/")[1])
+                source, mutant, slow = self._todo.popleft()
+            outcome = self._judges.judge(mutant.id, source.name.split("/")[1], slow)
+            more = outcome.status == SURVIVED and not slow
             result = {
                 "key": source.key(mutant),
                 "file": mutant.file,
@@ -125,23 +133,27 @@ class Run:
                 "status": outcome.status,
                 "by": outcome.by,
                 "seconds": outcome.seconds,
-                "tests": self._tests,
+                "tests": self._tests + (QUICK if more else ""),
             }
             with self._lock:
-                self._counts[outcome.status] += 1
+                self._counts["later" if more else outcome.status] += 1
+                if more:
+                    self._todo.append((source, mutant, True))
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(result) + "\n")
 
-    def _progress(self, total: int) -> None:
+    def _progress(self) -> None:
         with self._lock:
-            counts = dict(self._counts)
-        done = sum(counts.values())
+            counts = self._counts.copy()
+            todo = len(self._todo)
+            slow = sum(late for _, _, late in self._todo)
+        done = counts.total()
         took = time.monotonic() - self._started
-        left = took / done * (total - done) / 60 if done else 0.0
-        alive = sum(counts.get(status, 0) for status in ALIVE)
+        left = took / done * todo / 60 if done else 0.0
         say(
-            f"{done}/{total}, {counts.get(KILLED, 0)} killed, {counts.get(TIMED_OUT, 0)} timed "
-            f"out, {alive} survived, about {left:.0f} min left"
+            f"{done}/{done + todo}, {counts[KILLED]} killed, {counts[TIMED_OUT]} timed out, "
+            f"{counts[SURVIVED] + counts[UNREACHED]} survived, {slow} wait for the slow tests, "
+            f"about {left:.0f} min left"
         )
 
 
