@@ -34,7 +34,7 @@ from typing import Any
 
 from mutation_build import BuildError, Source, Work, default_folder, tests_digest
 from mutation_rewrite import Mutant
-from mutation_run import IMPOSSIBLE, KILLED, SURVIVED, TIMED_OUT, UNREACHED, Judges
+from mutation_run import IMPOSSIBLE, KILLED, STAGES, SURVIVED, TIMED_OUT, UNREACHED, Judges
 from repo_files import ROOT
 
 TARGET = 90.0  # percent
@@ -44,11 +44,10 @@ REASONS = "tests/mutation/survivors.toml"
 DEAD = (KILLED, TIMED_OUT)
 ALIVE = (SURVIVED, UNREACHED)
 
-# Behind the digest of the tests, of a survivor that the slow ones have not seen.
-QUICK = " quick"
+AFTER = " after "  # behind the digest of the tests: which stage was the last that was survived
 
 Result = dict[str, Any]
-Todo = tuple[Source, Mutant, bool]  # by the slow tests
+Todo = tuple[Source, Mutant, int]  # the stage
 
 
 def say(text: str) -> None:
@@ -74,19 +73,21 @@ def read_results(path: Path) -> dict[str, Result]:
 def waiting(
     mutants: list[tuple[Source, Mutant]], results: dict[str, Result], tests: str, again: bool
 ) -> list[Todo]:
-    """What is to be judged: new ones first, then survivors of other tests, then the slow tests."""
-    fresh, survivors, slow = [], [], []
+    """What is to be judged: new ones, then survivors of other tests, then what is half judged."""
+    fresh, survivors, half = [], [], []
     for source, mutant in mutants:
         result = results.get(source.key(mutant))
         if result is None:
-            fresh.append((source, mutant, False))
+            fresh.append((source, mutant, 0))
         elif result["status"] not in ALIVE:
             continue
         elif again or not result["tests"].startswith(tests):
-            survivors.append((source, mutant, False))
+            survivors.append((source, mutant, 0))
         elif result["tests"] != tests:
-            slow.append((source, mutant, True))
-    return fresh + survivors + slow
+            half.append(
+                (source, mutant, STAGES.index(result["tests"].removeprefix(tests + AFTER)) + 1)
+            )
+    return fresh + survivors + sorted(half, key=lambda todo: todo[2])
 
 
 class Run:
@@ -120,9 +121,9 @@ class Run:
             with self._lock:
                 if not self._todo or (end is not None and time.monotonic() > end):
                     return
-                source, mutant, slow = self._todo.popleft()
-            outcome = self._judges.judge(mutant.id, source.name.split("/")[1], slow)
-            more = outcome.status == SURVIVED and not slow
+                source, mutant, stage = self._todo.popleft()
+            outcome = self._judges.judge(mutant.id, source.name.split("/")[1], stage)
+            more = outcome.status == SURVIVED and stage + 1 < len(STAGES)
             result = {
                 "key": source.key(mutant),
                 "file": mutant.file,
@@ -133,12 +134,12 @@ class Run:
                 "status": outcome.status,
                 "by": outcome.by,
                 "seconds": outcome.seconds,
-                "tests": self._tests + (QUICK if more else ""),
+                "tests": self._tests + (AFTER + STAGES[stage] if more else ""),
             }
             with self._lock:
                 self._counts["later" if more else outcome.status] += 1
                 if more:
-                    self._todo.append((source, mutant, True))
+                    self._todo.append((source, mutant, stage + 1))
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(result) + "\n")
 
@@ -146,13 +147,13 @@ class Run:
         with self._lock:
             counts = self._counts.copy()
             todo = len(self._todo)
-            slow = sum(late for _, _, late in self._todo)
+            later = sum(stage > 0 for _, _, stage in self._todo)
         done = counts.total()
         took = time.monotonic() - self._started
         left = took / done * todo / 60 if done else 0.0
         say(
             f"{done}/{done + todo}, {counts[KILLED]} killed, {counts[TIMED_OUT]} timed out, "
-            f"{counts[SURVIVED] + counts[UNREACHED]} survived, {slow} wait for the slow tests, "
+            f"{counts[SURVIVED] + counts[UNREACHED]} survived, {later} wait for more judges, "
             f"about {left:.0f} min left"
         )
 

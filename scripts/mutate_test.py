@@ -221,18 +221,18 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"key": "cut o')
     results = read_results(path)
     assert waiting(pairs, results, "old", False) == []
-    assert waiting(pairs, results, "old", True) == [(*pairs[1], False)]
-    assert waiting(pairs, results, "new", False) == [(*pairs[1], False)]
-    assert waiting(pairs, {}, "old", False) == [(*pair, False) for pair in pairs]
-    # One that only the quick tests have seen goes on with the slow ones.
-    results[source.key(source.mutants[1])]["tests"] = "old quick"
-    assert waiting(pairs, results, "old", False) == [(*pairs[1], True)]
-    assert waiting(pairs, results, "new", False) == [(*pairs[1], False)]
+    assert waiting(pairs, results, "old", True) == [(*pairs[1], 0)]
+    assert waiting(pairs, results, "new", False) == [(*pairs[1], 0)]
+    assert waiting(pairs, {}, "old", False) == [(*pair, 0) for pair in pairs]
+    # One that only the quick tests have seen goes on with the next judges.
+    results[source.key(source.mutants[1])]["tests"] = "old after quick tests"
+    assert waiting(pairs, results, "old", False) == [(*pairs[1], 1)]
+    assert waiting(pairs, results, "new", False) == [(*pairs[1], 0)]
     # Another file under the same name has other mutants.
     other = source_of("int f(int a) { return a + 1; }\n")
     other.digest = "beef"
     moved = [(other, mutant) for mutant in other.mutants]
-    assert waiting(moved, results, "old", False) == [(*pair, False) for pair in moved]
+    assert waiting(moved, results, "old", False) == [(*pair, 0) for pair in moved]
 
 
 def test_the_page_counts_and_gives_reasons(tmp_path):
@@ -275,8 +275,8 @@ def test_the_quick_tests_of_the_room_come_first():
     from mutation_run import Test, gtest_names, quick_batches, slow_batches
 
     slow = Test("a/kvguard_rules_test", "A.Slow", [], 2.0)
-    own = Test("a/kvguard_rules_test", "A.B", [], 0.4)
-    quick = Test("b/kvguard_traps_test", "C.D", [], 0.1)
+    own = Test("a/kvguard_rules_test", "A.B", [], 0.04)
+    quick = Test("b/kvguard_traps_test", "C.D", [], 0.01)
     assert quick_batches([slow, quick, own], "rules") == [[own], [quick]]
     assert quick_batches([slow, quick, own], "mirror") == [[quick], [own]]
     assert slow_batches([quick, slow, own]) == [[slow]]

@@ -30,24 +30,25 @@ KILLED, TIMED_OUT, SURVIVED, UNREACHED, IMPOSSIBLE = (
     "unreached",
     "impossible",  # the types at that place have no such operator
 )
+STAGES = ("quick tests", "programs", "slow tests")  # what a mutant must survive, in this order
 MIN_TIMEOUT = 5.0
 SLOWER = 10.0  # a mutant may take that many times what the original takes
 MEMORY = 4 << 30  # bytes in use; the address space cannot be bounded, since a test maps a huge pool
 GLANCE = 0.5  # seconds between two looks at a process's memory
 OUT_OF_MEMORY = -9  # as if the kernel had ended it
-SLOW_TEST = 0.5  # seconds; such tests come last, one process each
+SLOW_TEST = 0.05  # seconds; such tests come last, one process each
 MORE = "full,window,chunked,zero,copy,transfer,content,dcp"
 # What scripts/check_belief.sh runs, in small.
 CAMPAIGNS = {
-    "healthy programs": ["--healthy", "--first", "5000000", "--count", "60"],
+    "healthy programs": ["--healthy", "--first", "5000000", "--count", "100"],
     "healthy programs, all features": [
-        *("--healthy", "--first", "6000000", "--count", "60", "--features", MORE)
+        *("--healthy", "--first", "6000000", "--count", "100", "--features", MORE)
     ],
 }
 ORACLE = {
-    "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "120"],
+    "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "400"],
     "oracle: one fault in each, all features": [
-        *("--jsonl", "--mutate", "--first", "4000000", "--count", "250", "--features", MORE)
+        *("--jsonl", "--mutate", "--first", "4000000", "--count", "800", "--features", MORE)
     ],
 }
 
@@ -99,6 +100,8 @@ class Judges:
         fresh = {}
         for path in executables:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.name == "kvguard_programs":
+                digest += json.dumps([CAMPAIGNS, ORACLE])
             known = kept.get(digest)
             if known is None:
                 say(f"what {path.name} comes by")
@@ -164,8 +167,8 @@ class Judges:
 
     # ---- one mutant
 
-    def judge(self, mutant: int, room: str, slow: bool) -> Outcome:
-        """By the quick tests, or by the slow ones and the programs."""
+    def judge(self, mutant: int, room: str, stage: int) -> Outcome:
+        """By the judges of one of STAGES."""
         started = time.monotonic()
 
         def outcome(status: str, by: str = "") -> Outcome:
@@ -176,18 +179,15 @@ class Judges:
             never = any(mutant in test.impossible for test in everything)
             return outcome(IMPOSSIBLE if never else UNREACHED)
         reached = [test for test in self.tests if mutant in test.hits]
-        for batch in slow_batches(reached) if slow else quick_batches(reached, room):
-            verdict = self._run_batch(batch, mutant)
-            if verdict:
-                return outcome(*verdict)
-        for test in self.campaigns if slow else []:
-            if mutant not in test.hits:
-                continue
-            verdict = (
-                self._ask_oracle(test, mutant)
-                if test.name in ORACLE
-                else self._run_batch([test], mutant)
-            )
+        if STAGES[stage] == "quick tests":
+            batches = quick_batches(reached, room)
+        elif STAGES[stage] == "programs":
+            batches = [[test] for test in self.campaigns if mutant in test.hits]
+        else:
+            batches = slow_batches(reached)
+        for batch in batches:
+            ask = self._ask_oracle if batch[0].name in ORACLE else self._run_batch
+            verdict = ask(batch, mutant)
             if verdict:
                 return outcome(*verdict)
         return outcome(SURVIVED)
@@ -202,7 +202,8 @@ class Judges:
             title = f"{Path(batch[0].executable).name} {failed[1]}"
         return (TIMED_OUT, title) if status is None else (KILLED, title)
 
-    def _ask_oracle(self, test: Test, mutant: int) -> tuple[str, str] | None:
+    def _ask_oracle(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
+        test = batch[0]
         status, output = self._run([test], mutant)
         if status is None:
             return TIMED_OUT, test.name
