@@ -275,10 +275,11 @@ def test_the_quick_tests_of_the_room_come_first():
     from mutation_run import Test, gtest_names, quick_batches, slow_batches
 
     slow = Test("a/kvguard_rules_test", "A.Slow", [], 2.0)
-    own = Test("a/kvguard_rules_test", "A.B", [], 0.04)
+    own = Test("a/kvguard_rules_test", "A.B", [], 0.4)
     quick = Test("b/kvguard_traps_test", "C.D", [], 0.01)
     assert quick_batches([slow, quick, own], "rules") == [[own], [quick]]
-    assert quick_batches([slow, quick, own], "mirror") == [[quick], [own]]
-    assert slow_batches([quick, slow, own]) == [[slow]]
+    assert quick_batches([slow, quick, own], "mirror") == [[quick]]
+    assert slow_batches([quick, slow, own], "rules") == [[slow]]
+    assert slow_batches([quick, slow, own], "mirror") == [[own], [slow]]
     listed = "Running main() from x\nA.\n  B\n  DISABLED_C\nP/D.\n  E/0  # GetParam() = 1\n"
     assert gtest_names(listed) == ["A.B", "P/D.E/0"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from mutation_rewrite import Mutant, Rewriter
 from repo_files import repo_files
 
-ROOMS = ("geometry", "rules", "mirror")  # in the order in which their mutants are run
+ROOMS = ("rules", "mirror", "geometry")  # in the order in which their mutants are run
 IDS_PER_FILE = 2000  # a file's ids do not move when another file changes
 MAX_ROUNDS = 20  # of leaving out what does not compile
 _NOT_PRODUCT = ("_test", "_bench", "_fuzz")

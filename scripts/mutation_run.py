@@ -36,19 +36,21 @@ SLOWER = 10.0  # a mutant may take that many times what the original takes
 MEMORY = 4 << 30  # bytes in use; the address space cannot be bounded, since a test maps a huge pool
 GLANCE = 0.5  # seconds between two looks at a process's memory
 OUT_OF_MEMORY = -9  # as if the kernel had ended it
-SLOW_TEST = 0.05  # seconds; such tests come last, one process each
-MORE = "full,window,chunked,zero,copy,transfer,content,dcp"
+SLOW_TEST = 0.05  # seconds; such tests come last, one process each ...
+SLOW_OWN_TEST = 0.5  # ... but those of the mutant's own room
+_ALL = ("--features", "full,window,chunked,zero,copy,transfer,content,dcp")
 # What scripts/check_belief.sh runs, in small.
 CAMPAIGNS = {
-    "healthy programs": ["--healthy", "--first", "5000000", "--count", "100"],
+    "healthy programs": ["--healthy", "--first", "5000000", "--count", "30"],
     "healthy programs, all features": [
-        *("--healthy", "--first", "6000000", "--count", "100", "--features", MORE)
+        *("--healthy", "--first", "6000000", "--count", "30", *_ALL)
     ],
 }
 ORACLE = {
-    "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "400"],
+    "oracle: a few": ["--jsonl", "--mutate", "--first", "7000000", "--count", "40", *_ALL],
+    "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "120"],
     "oracle: one fault in each, all features": [
-        *("--jsonl", "--mutate", "--first", "4000000", "--count", "800", "--features", MORE)
+        *("--jsonl", "--mutate", "--first", "4000000", "--count", "300", *_ALL)
     ],
 }
 
@@ -116,7 +118,9 @@ class Judges:
                 campaign = path.name == "kvguard_programs"
                 (self.campaigns if campaign else self.tests).append(test)
         kept_path.write_text(json.dumps(fresh), encoding="utf-8")
-        self._survey_oracle(say)
+        for test in self.campaigns:
+            if test.name in ORACLE:
+                self._answers[test.name] = self._agreed(test, say)
 
     def _cases(self, path: Path) -> list[Test]:
         executable = str(path.relative_to(self._build))
@@ -154,16 +158,20 @@ class Judges:
             "impossible": sorted(seen["2"]),
         }
 
-    def _survey_oracle(self, say: Callable[[str], None]) -> None:
-        for test in self.campaigns:
-            if test.name not in ORACLE:
-                continue
-            _, output = self._run([test], 0, timeout=600)
-            programs = split_programs(output)
+    def _agreed(self, test: Test, say: Callable[[str], None]) -> list[str]:
+        """The programs of the original, which the oracle judges as the core does."""
+        _, output = self._run([test], 0, timeout=600)
+        programs = split_programs(output)
+        oracle = b"".join(p.read_bytes() for p in sorted((self._root / "oracle").rglob("*.py")))
+        digest = hashlib.sha256(output.encode() + oracle).hexdigest()
+        kept = self._folder / "agreed.txt"
+        known = kept.read_text(encoding="utf-8").split() if kept.exists() else []
+        if digest not in known:
             say(f"the oracle's answers to {len(programs)} programs ({test.name})")
             if not self._oracle_agrees(programs):
                 raise RuntimeError(f"{test.name}: core and oracle differ on the original")
-            self._answers[test.name] = programs
+            kept.write_text("\n".join([*known, digest]) + "\n", encoding="utf-8")
+        return programs
 
     # ---- one mutant
 
@@ -182,9 +190,10 @@ class Judges:
         if STAGES[stage] == "quick tests":
             batches = quick_batches(reached, room)
         elif STAGES[stage] == "programs":
-            batches = [[test] for test in self.campaigns if mutant in test.hits]
+            programs = [test for test in self.campaigns if mutant in test.hits]
+            batches = [[test] for test in sorted(programs, key=lambda test: test.seconds)]
         else:
-            batches = slow_batches(reached)
+            batches = slow_batches(reached, room)
         for batch in batches:
             ask = self._ask_oracle if batch[0].name in ORACLE else self._run_batch
             verdict = ask(batch, mutant)
@@ -310,11 +319,16 @@ def split_programs(output: str) -> list[str]:
     return programs
 
 
+def is_slow(test: Test, room: str) -> bool:
+    own = Path(test.executable).name == f"kvguard_{room}_test"
+    return test.seconds >= (SLOW_OWN_TEST if own else SLOW_TEST)
+
+
 def quick_batches(tests: list[Test], room: str) -> list[list[Test]]:
     """Processes to run, the likely and quick killers first: a batch is of one executable."""
     quick: dict[str, list[Test]] = {}
     for test in tests:
-        if test.seconds < SLOW_TEST:
+        if not is_slow(test, room):
             quick.setdefault(test.executable, []).append(test)
 
     def rank(batch: list[Test]) -> tuple[bool, float]:
@@ -324,7 +338,7 @@ def quick_batches(tests: list[Test], room: str) -> list[list[Test]]:
     return sorted(quick.values(), key=rank)
 
 
-def slow_batches(tests: list[Test]) -> list[list[Test]]:
+def slow_batches(tests: list[Test], room: str) -> list[list[Test]]:
     """One process each, so that a killer need not wait for the others."""
-    slow = [test for test in tests if test.seconds >= SLOW_TEST]
+    slow = [test for test in tests if is_slow(test, room)]
     return [[test] for test in sorted(slow, key=lambda test: test.seconds)]
