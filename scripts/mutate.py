@@ -9,8 +9,8 @@ usage: mutate.py [--minutes N] [--jobs N] [--again] [FILE...]
 Every small change that is tried (a mutant) is compiled in at once and switched on by its number at
 run time (mutation_rewrite.py, tests/mutation/mutant.h). Each is judged by the tests that come by
 its place (mutation_run.py). Results are appended to build-mutate/results.jsonl by the source file's
-hash and the place, so that a run goes on where the last one ended; survivors are judged again when
-the tests have changed, or with --again.
+hash and the place, so that a run goes on where the last one ended; survivors are judged again by
+tests that have changed, or, with --again, by all.
 
 --report writes docs/mutation.md from the results and from tests/mutation/survivors.toml, which says
 of survivors why they are harmless; it ends with 1 if less than 90 % of the mutants are killed.
@@ -29,12 +29,23 @@ import time
 import tomllib
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mutation_build import BuildError, Source, Work, default_folder, tests_digest
+from mutation_build import BuildError, Source, Work, default_folder
 from mutation_rewrite import Mutant
-from mutation_run import IMPOSSIBLE, KILLED, STAGES, SURVIVED, TIMED_OUT, UNREACHED, Judges
+from mutation_run import (
+    IMPOSSIBLE,
+    KILLED,
+    STAGES,
+    SURVIVED,
+    TIMED_OUT,
+    UNREACHED,
+    Batch,
+    Judges,
+    Outcome,
+)
 from repo_files import ROOT
 
 TARGET = 90.0  # percent
@@ -44,10 +55,8 @@ REASONS = "tests/mutation/survivors.toml"
 DEAD = (KILLED, TIMED_OUT)
 ALIVE = (SURVIVED, UNREACHED)
 
-AFTER = " after "  # behind the digest of the tests: which stage was the last that was survived
 
 Result = dict[str, Any]
-Todo = tuple[Source, Mutant, int]  # the stage
 
 
 def say(text: str) -> None:
@@ -70,42 +79,48 @@ def read_results(path: Path) -> dict[str, Result]:
     return results
 
 
-def waiting(
-    mutants: list[tuple[Source, Mutant]], results: dict[str, Result], tests: str, again: bool
-) -> list[Todo]:
-    """What is to be judged: new ones, then survivors of other tests, then what is half judged."""
-    fresh, survivors, half = [], [], []
-    for source, mutant in mutants:
-        result = results.get(source.key(mutant))
-        if result is None:
-            fresh.append((source, mutant, 0))
-        elif result["status"] not in ALIVE:
-            continue
-        elif again or not result["tests"].startswith(tests):
-            survivors.append((source, mutant, 0))
-        elif result["tests"] != tests:
-            half.append(
-                (source, mutant, STAGES.index(result["tests"].removeprefix(tests + AFTER)) + 1)
-            )
-    return fresh + survivors + sorted(half, key=lambda todo: todo[2])
+@dataclass
+class Todo:
+    source: Source
+    mutant: Mutant
+    batches: list[Batch]  # that have not judged it yet, in order
+    judged: list[str]  # Batch.judge of those that it survived
 
 
 class Run:
-    def __init__(self, work: Work, judges: Judges, results_path: Path, tests: str) -> None:
-        self._work = work
+    def __init__(self, judges: Judges, results_path: Path) -> None:
         self._judges = judges
         self._path = results_path
-        self._tests = tests
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._todo: deque[Todo] = deque()
+        # A stage is over before the next begins: most mutants are killed by what is quick.
+        self._queues: dict[str, deque[Todo]] = {stage: deque() for stage in STAGES}
         self._started = time.monotonic()
 
-    def go(self, todo: list[Todo], jobs: int, minutes: float | None) -> None:
-        self._todo = deque(todo)
+    def plan(self, mutants: list[tuple[Source, Mutant]], again: bool = False) -> None:
+        results = read_results(self._path)
+        for source, mutant in mutants:
+            result = results.get(source.key(mutant), {})
+            if result.get("status") in (*DEAD, IMPOSSIBLE) and not again:
+                continue
+            judged = [] if again else result.get("judged", [])
+            everything = self._judges.batches(mutant.id, source.name.split("/")[1])
+            left = [batch for batch in everything if batch.judge not in judged]
+            if left:
+                todo = Todo(source, mutant, left, judged)
+                self._queues[left[0].stage].append(todo)
+            elif not everything and result.get("status") != UNREACHED:
+                self._write(Todo(source, mutant, [], []), Outcome(self._judges.unrun(mutant.id)))
+
+    def left(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def go(self, jobs: int, minutes: float | None) -> None:
+        say(f"{self.left()} mutants to judge")
+        self._started = time.monotonic()
         end = None if minutes is None else self._started + 60 * minutes
         with ThreadPoolExecutor(jobs) as pool:
-            workers = [pool.submit(self._work_on, end) for _ in range(jobs)]
+            workers = [pool.submit(self._work, end) for _ in range(jobs)]
             last = time.monotonic()
             while not all(worker.done() for worker in workers):
                 time.sleep(0.5)
@@ -116,45 +131,58 @@ class Run:
                 worker.result()  # an error of a judge ends the run
         self._progress()
 
-    def _work_on(self, end: float | None) -> None:
-        while True:
-            with self._lock:
-                if not self._todo or (end is not None and time.monotonic() > end):
-                    return
-                source, mutant, stage = self._todo.popleft()
-            outcome = self._judges.judge(mutant.id, source.name.split("/")[1], stage)
-            more = outcome.status == SURVIVED and stage + 1 < len(STAGES)
-            result = {
-                "key": source.key(mutant),
-                "file": mutant.file,
-                "line": mutant.line,
-                "column": mutant.column,
-                "operator": mutant.operator,
-                "change": mutant.change,
-                "status": outcome.status,
-                "by": outcome.by,
-                "seconds": outcome.seconds,
-                "tests": self._tests + (AFTER + STAGES[stage] if more else ""),
-            }
-            with self._lock:
-                self._counts["later" if more else outcome.status] += 1
-                if more:
-                    self._todo.append((source, mutant, stage + 1))
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(result) + "\n")
+    def _next(self, end: float | None) -> Todo | None:
+        with self._lock:
+            if end is None or time.monotonic() < end:
+                for queue in self._queues.values():
+                    if queue:
+                        return queue.popleft()
+        return None
+
+    def _work(self, end: float | None) -> None:
+        while todo := self._next(end):
+            stage = todo.batches[0].stage
+            now = [batch for batch in todo.batches if batch.stage == stage]
+            todo.batches = todo.batches[len(now) :]
+            outcome = self._judges.judge(todo.mutant.id, now)
+            if outcome.status == SURVIVED:
+                todo.judged = sorted({*todo.judged, *(batch.judge for batch in now)})
+            self._write(todo, outcome)
+
+    def _write(self, todo: Todo, outcome: Outcome) -> None:
+        result = {
+            "key": todo.source.key(todo.mutant),
+            "file": todo.mutant.file,
+            "line": todo.mutant.line,
+            "column": todo.mutant.column,
+            "operator": todo.mutant.operator,
+            "change": todo.mutant.change,
+            "status": outcome.status,
+            "by": outcome.by,
+            "seconds": outcome.seconds,
+            "judged": todo.judged,
+            "left": len(todo.batches),
+        }
+        with self._lock:
+            more = outcome.status == SURVIVED and todo.batches
+            self._counts["more" if more else outcome.status] += 1
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(result) + "\n")
+            if more:
+                self._queues[todo.batches[0].stage].append(todo)
 
     def _progress(self) -> None:
         with self._lock:
             counts = self._counts.copy()
-            todo = len(self._todo)
-            later = sum(stage > 0 for _, _, stage in self._todo)
+            queued = {stage: len(queue) for stage, queue in self._queues.items()}
         done = counts.total()
-        took = time.monotonic() - self._started
-        left = took / done * todo / 60 if done else 0.0
+        left = sum(queued.values())
+        minutes = (time.monotonic() - self._started) / done * left / 60 if done else 0.0
+        waiting = ", ".join(f"{number} for {stage}" for stage, number in queued.items())
         say(
-            f"{done}/{done + todo}, {counts[KILLED]} killed, {counts[TIMED_OUT]} timed out, "
-            f"{counts[SURVIVED] + counts[UNREACHED]} survived, {later} wait for more judges, "
-            f"about {left:.0f} min left"
+            f"{done}/{done + left}, {counts[KILLED]} killed, {counts[TIMED_OUT]} timed out, "
+            f"{counts[SURVIVED] + counts[UNREACHED]} survived; waiting: {waiting}; "
+            f"about {minutes:.0f} min left"
         )
 
 
@@ -301,10 +329,9 @@ def main() -> int:
             return report(work, read_results(results_path))
         judges = Judges(ROOT, work.folder, sys.executable, options.jobs)
         judges.survey(say)
-        tests = tests_digest(ROOT)
-        todo = waiting(mutants, read_results(results_path), tests, options.again)
-        say(f"{len(todo)} of {len(mutants)} mutants to judge")
-        Run(work, judges, results_path, tests).go(todo, options.jobs, options.minutes)
+        run = Run(judges, results_path)
+        run.plan(mutants, options.again)
+        run.go(options.jobs, options.minutes)
     except (BuildError, RuntimeError) as error:
         say(str(error))
         return 70

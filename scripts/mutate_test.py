@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutation testing: what is mutated, what a compiler makes of it, what is remembered."""
 
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -208,31 +207,82 @@ def source_of(text):
     return Source("src/rules/x.cc", "feed", made.text, made.mutants, [])
 
 
-def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
-    from mutate import read_results, waiting
+class Judged:
+    """Judges of which the first mutant is killed by its second batch, and no other is killed."""
 
+    def __init__(self, *names):
+        self.names = names
+        self.seen = []
+
+    def batches(self, mutant, room):
+        from mutation_run import Batch, Test
+
+        return [Batch(stage, [Test("x", name, "", [])]) for stage, name in self.names]
+
+    def unrun(self, mutant):
+        return "unreached"
+
+    def judge(self, mutant, some):
+        from mutation_run import Outcome
+
+        self.seen += [(mutant, batch.judge) for batch in some]
+        killed = mutant == 1 and some[0].stage == "programs"
+        return Outcome("killed" if killed else "survived")
+
+
+def statuses(path):
+    from mutate import read_results
+
+    return [result["status"] for result in read_results(path).values()]
+
+
+def run(judges, path, source, again=False, minutes=None):
+    from mutate import Run
+
+    made = Run(judges, path)
+    made.plan([(source, mutant) for mutant in source.mutants], again)
+    made.go(1, minutes)
+    return [(mutant, judge) for mutant, judge in judges.seen]
+
+
+def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
     source = source_of("int f(int a) { return a + 1; }\n")
-    pairs = [(source, mutant) for mutant in source.mutants]
     path = tmp_path / "results.jsonl"
-    rows = [
-        {"key": source.key(source.mutants[0]), "status": "killed", "tests": "old"},
-        {"key": source.key(source.mutants[1]), "status": "survived", "tests": "old"},
+    first = ("quick tests", "a"), ("programs", "b"), ("slow tests", "c")
+    assert run(Judged(*first), path, source, minutes=0) == []
+    assert run(Judged(*first), path, source) == [
+        (1, "quick tests a"),
+        (2, "quick tests a"),
+        (1, "programs b"),
+        (2, "programs b"),
+        (2, "slow tests c"),
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"key": "cut o')
-    results = read_results(path)
-    assert waiting(pairs, results, "old", False) == []
-    assert waiting(pairs, results, "old", True) == [(*pairs[1], 0)]
-    assert waiting(pairs, results, "new", False) == [(*pairs[1], 0)]
-    assert waiting(pairs, {}, "old", False) == [(*pair, 0) for pair in pairs]
-    # One that only the quick tests have seen goes on with the next judges.
-    results[source.key(source.mutants[1])]["tests"] = "old after quick tests"
-    assert waiting(pairs, results, "old", False) == [(*pairs[1], 1)]
-    assert waiting(pairs, results, "new", False) == [(*pairs[1], 0)]
-    # Another file under the same name has other mutants.
-    other = source_of("int f(int a) { return a + 1; }\n")
-    other.digest = "beef"
-    moved = [(other, mutant) for mutant in other.mutants]
-    assert waiting(moved, results, "old", False) == [(*pair, 0) for pair in moved]
+    assert statuses(path) == ["killed", "survived"]
+    # The end of a file that was cut off, and nothing new.
+    with path.open("a") as file:
+        file.write('{"key": "cut o')
+    assert run(Judged(*first), path, source) == []
+    path.write_text(path.read_text().rsplit("\n", 1)[0] + "\n")
+    # One executable has changed: the survivor is judged by that one.
+    assert run(Judged(*first[:2], ("slow tests", "d")), path, source) == [(2, "slow tests d")]
+    assert len(run(Judged(*first), path, source, again=True)) == 5
+
+
+def test_another_source_of_the_same_name_has_other_mutants(tmp_path):
+    source = source_of("int f(int a) { return a + 1; }\n")
+    path = tmp_path / "results.jsonl"
+    judges = ("quick tests", "a"), ("programs", "b")
+    run(Judged(*judges), path, source)
+    source.digest = "beef"
+    assert len(run(Judged(*judges), path, source)) == 4
+
+
+def test_what_no_test_comes_by_survives_without_a_run(tmp_path):
+    source = source_of("int f(int a) { return a + 1; }\n")
+    path = tmp_path / "results.jsonl"
+    assert run(Judged(), path, source) == []
+    assert statuses(path) == ["unreached", "unreached"]
+    assert len(run(Judged(("quick tests", "a")), path, source)) == 2
 
 
 def test_the_page_counts_and_gives_reasons(tmp_path):
@@ -272,14 +322,19 @@ def test_what_does_not_compile_is_left_out_where_the_compiler_points(tmp_path):
 
 
 def test_the_quick_tests_of_the_room_come_first():
-    from mutation_run import Test, gtest_names, quick_batches, slow_batches
+    from mutation_run import Test, batches, gtest_names
 
-    slow = Test("a/kvguard_rules_test", "A.Slow", [], 2.0)
-    own = Test("a/kvguard_rules_test", "A.B", [], 0.4)
-    quick = Test("b/kvguard_traps_test", "C.D", [], 0.01)
-    assert quick_batches([slow, quick, own], "rules") == [[own], [quick]]
-    assert quick_batches([slow, quick, own], "mirror") == [[quick]]
-    assert slow_batches([quick, slow, own], "rules") == [[slow]]
-    assert slow_batches([quick, slow, own], "mirror") == [[own], [slow]]
+    slow = Test("a/kvguard_rules_test", "1", "A.Slow", [], 2.0)
+    own = Test("a/kvguard_rules_test", "1", "A.B", [], 0.4)
+    quick = Test("b/kvguard_traps_test", "2", "C.D", [], 0.01)
+    program = Test("c/kvguard_programs", "3", "healthy", [], 1.0)
+
+    def order(room):
+        made = batches([slow, quick, own, program], room)
+        return [(batch.stage.split()[0], batch.tests[0].name) for batch in made]
+
+    others = [("programs", "healthy"), ("slow", "A.Slow")]
+    assert order("rules") == [("quick", "A.B"), ("quick", "C.D"), *others]
+    assert order("mirror") == [("quick", "C.D"), others[0], ("slow", "A.B"), others[1]]
     listed = "Running main() from x\nA.\n  B\n  DISABLED_C\nP/D.\n  E/0  # GetParam() = 1\n"
     assert gtest_names(listed) == ["A.B", "P/D.E/0"]

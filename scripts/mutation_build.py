@@ -199,17 +199,5 @@ def mutable_files(root: Path) -> list[str]:
     return sorted(names)
 
 
-def tests_digest(root: Path) -> str:
-    """What a survivor survived: other tests may kill it."""
-    digest = hashlib.sha256()
-    for name in repo_files(root):
-        stem = Path(name).stem
-        if name.startswith(("tests/", "oracle/")) or stem.endswith(_NOT_PRODUCT):
-            if name.startswith("tests/mutation/") or name.endswith(".md"):
-                continue
-            digest.update(name.encode() + b"\0" + (root / name).read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def default_folder(root: Path) -> Path:
     return Path(os.environ.get("KVGUARD_MUTATE_FOLDER", root / "build-mutate"))

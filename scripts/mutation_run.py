@@ -58,6 +58,7 @@ ORACLE = {
 @dataclass
 class Test:
     executable: str  # relative to the build folder
+    digest: str  # of its bytes, and of what a campaign asks of it
     name: str  # of the GoogleTest case, or of the campaign; "": the executable as a whole
     arguments: list[str]
     seconds: float = 0.0
@@ -74,6 +75,18 @@ class Outcome:
     status: str
     by: str = ""
     seconds: float = 0.0
+
+
+@dataclass
+class Batch:
+    """Tests of one executable, run in one process. judge: what is remembered of a survivor."""
+
+    stage: str
+    tests: list[Test]
+
+    @property
+    def judge(self) -> str:
+        return f"{self.stage} {self.tests[0].digest}"
 
 
 class Judges:
@@ -101,9 +114,10 @@ class Judges:
         kept = json.loads(kept_path.read_text(encoding="utf-8")) if kept_path.exists() else {}
         fresh = {}
         for path in executables:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            data = path.read_bytes()
             if path.name == "kvguard_programs":
-                digest += json.dumps([CAMPAIGNS, ORACLE])
+                data += json.dumps([CAMPAIGNS, ORACLE]).encode()
+            digest = hashlib.sha256(data).hexdigest()[:12]
             known = kept.get(digest)
             if known is None:
                 say(f"what {path.name} comes by")
@@ -112,7 +126,7 @@ class Judges:
             fresh[digest] = known
             for row in known:
                 test = Test(
-                    row["executable"], row["name"], row["arguments"], row["seconds"],
+                    row["executable"], digest, row["name"], row["arguments"], row["seconds"],
                     set(row["hits"]), set(row["impossible"]),
                 )  # fmt: skip
                 campaign = path.name == "kvguard_programs"
@@ -126,15 +140,15 @@ class Judges:
         executable = str(path.relative_to(self._build))
         if path.name == "kvguard_programs":
             both = {**CAMPAIGNS, **ORACLE}
-            return [Test(executable, name, arguments) for name, arguments in both.items()]
+            return [Test(executable, "", name, arguments) for name, arguments in both.items()]
         if path.name.endswith("_fuzz"):
             room = next(self._root.glob(f"src/*/{path.name.removeprefix('kvguard_')}.cc")).parent
             corpus = room / "corpus" / path.name.removeprefix("kvguard_").removesuffix("_fuzz")
-            return [Test(executable, "", [str(corpus)] if corpus.is_dir() else [])]
+            return [Test(executable, "", "", [str(corpus)] if corpus.is_dir() else [])]
         listed = subprocess.run(
             [path, "--gtest_list_tests"], capture_output=True, text=True, check=True
         ).stdout
-        return [Test(executable, name, []) for name in gtest_names(listed)]
+        return [Test(executable, "", name, []) for name in gtest_names(listed)]
 
     def _measured(self, test: Test) -> dict[str, object]:
         descriptor, hits = tempfile.mkstemp(dir=self._folder)
@@ -175,31 +189,25 @@ class Judges:
 
     # ---- one mutant
 
-    def judge(self, mutant: int, room: str, stage: int) -> Outcome:
-        """By the judges of one of STAGES."""
+    def batches(self, mutant: int, room: str) -> list[Batch]:
+        """All that the mutant must survive, in order."""
+        return batches([t for t in self.tests + self.campaigns if mutant in t.hits], room)
+
+    def unrun(self, mutant: int) -> str:
+        """What is said of a mutant that no test comes by."""
+        never = any(mutant in test.impossible for test in self.tests + self.campaigns)
+        return IMPOSSIBLE if never else UNREACHED
+
+    def judge(self, mutant: int, some: list[Batch]) -> Outcome:
         started = time.monotonic()
-
-        def outcome(status: str, by: str = "") -> Outcome:
-            return Outcome(status, by, round(time.monotonic() - started, 3))
-
-        everything = [*self.tests, *self.campaigns]
-        if not any(mutant in test.hits for test in everything):
-            never = any(mutant in test.impossible for test in everything)
-            return outcome(IMPOSSIBLE if never else UNREACHED)
-        reached = [test for test in self.tests if mutant in test.hits]
-        if STAGES[stage] == "quick tests":
-            batches = quick_batches(reached, room)
-        elif STAGES[stage] == "programs":
-            programs = [test for test in self.campaigns if mutant in test.hits]
-            batches = [[test] for test in sorted(programs, key=lambda test: test.seconds)]
-        else:
-            batches = slow_batches(reached, room)
-        for batch in batches:
-            ask = self._ask_oracle if batch[0].name in ORACLE else self._run_batch
-            verdict = ask(batch, mutant)
+        verdict = None
+        for batch in some:
+            asked = batch.tests[0].name in ORACLE
+            verdict = (self._ask_oracle if asked else self._run_batch)(batch.tests, mutant)
             if verdict:
-                return outcome(*verdict)
-        return outcome(SURVIVED)
+                break
+        status, by = verdict or (SURVIVED, "")
+        return Outcome(status, by, round(time.monotonic() - started, 3))
 
     def _run_batch(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
         status, output = self._run(batch, mutant)
@@ -319,26 +327,22 @@ def split_programs(output: str) -> list[str]:
     return programs
 
 
-def is_slow(test: Test, room: str) -> bool:
-    own = Path(test.executable).name == f"kvguard_{room}_test"
-    return test.seconds >= (SLOW_OWN_TEST if own else SLOW_TEST)
+def batches(tests: list[Test], room: str) -> list[Batch]:
+    """Processes to run: the quick tests by executable, the room's own first; each program and each
+    slow test apart, so that a killer need not wait for the others."""
+    own = f"kvguard_{room}_test"
+    quick: dict[str, Batch] = {}
+    programs, slow = [], []
+    for test in sorted(tests, key=lambda test: test.seconds):
+        name = Path(test.executable).name
+        if name == "kvguard_programs":
+            programs.append(Batch("programs", [test]))
+        elif test.seconds >= (SLOW_OWN_TEST if name == own else SLOW_TEST):
+            slow.append(Batch("slow tests", [test]))
+        else:
+            quick.setdefault(name, Batch("quick tests", [])).tests.append(test)
 
+    def rank(batch: Batch) -> tuple[bool, float]:
+        return Path(batch.tests[0].executable).name != own, sum(t.seconds for t in batch.tests)
 
-def quick_batches(tests: list[Test], room: str) -> list[list[Test]]:
-    """Processes to run, the likely and quick killers first: a batch is of one executable."""
-    quick: dict[str, list[Test]] = {}
-    for test in tests:
-        if not is_slow(test, room):
-            quick.setdefault(test.executable, []).append(test)
-
-    def rank(batch: list[Test]) -> tuple[bool, float]:
-        own = Path(batch[0].executable).name == f"kvguard_{room}_test"
-        return not own, sum(test.seconds for test in batch)
-
-    return sorted(quick.values(), key=rank)
-
-
-def slow_batches(tests: list[Test], room: str) -> list[list[Test]]:
-    """One process each, so that a killer need not wait for the others."""
-    slow = [test for test in tests if is_slow(test, room)]
-    return [[test] for test in sorted(slow, key=lambda test: test.seconds)]
+    return [*sorted(quick.values(), key=rank), *programs, *slow]

@@ -176,6 +176,31 @@ TEST(Equal, NarrowElementsDoNotMatchWideValues) {
   EXPECT_EQ(MatchEqual(wide.data(), pads.data(), pads.size()), 0u);
 }
 
+// The first and the last number that an element can hold are numbers like any other.
+TEST(Equal, TheEndsOfTheRangeMatch) {
+  const std::vector<int32_t> low = {INT32_MIN, INT32_MIN + 1};
+  EXPECT_EQ(MatchRun(low.data(), low.size(), INT32_MIN), 2u);
+  EXPECT_EQ(MatchRun(low.data(), low.size(), int64_t{INT32_MIN} - 1), 0u);
+  for (const int32_t end : {INT32_MIN, INT32_MAX}) {
+    const std::vector<int32_t> values(3, end);
+    EXPECT_EQ(MatchRun(values.data(), 1, end), 1u);
+    EXPECT_EQ(MatchValue(values.data(), values.size(), end), 3u);
+  }
+  // A run that ends exactly with the type.
+  const std::vector<int64_t> wide = {INT64_MAX - 1, INT64_MAX};
+  EXPECT_EQ(MatchRun(wide.data(), wide.size(), INT64_MAX - 1), 2u);
+}
+
+// A row of one token is compared without a loop.
+TEST(Equal, OneTokenOfABlock) {
+  const int32_t entry = 9;
+  for (size_t offset = 0; offset < 16; ++offset) {
+    const int64_t right = 9 * 16 + static_cast<int64_t>(offset);
+    for (const int64_t slot : {right - 1, right, right + 1})
+      EXPECT_EQ(MatchBlocks(&slot, 1, &entry, offset, 16), slot == right ? 1u : 0u);
+  }
+}
+
 TEST(Equal, NothingIsReadOfAnEmptyArray) {
   const int64_t* wide = nullptr;
   const int32_t* narrow = nullptr;
