@@ -50,8 +50,8 @@ TEST(Layout, AChunkIsReadFromItsBeginning) {
   EXPECT_EQ(group.FirstNeeded(30), 0);
 }
 
-// Positions are dealt out in runs of `interleave`, rank by rank; each rank's slots are dense, in the
-// order of its positions.
+// Positions are dealt out in runs of `interleave`, rank by rank; each rank's slots are dense, in
+// the order of its positions.
 TEST(Layout, RanksDealOutPositionsInTurns) {
   for (const int64_t ranks : {1, 2, 3, 4}) {
     for (const int64_t interleave : {1, 2, 4}) {
