@@ -193,8 +193,12 @@ def read_reasons(path: Path) -> dict[tuple[str, str, str], str]:
     """(file, line's text, change) -> why the mutant is harmless."""
     if not path.exists():
         return {}
-    rows = tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", [])
-    return {(row["file"], row["line"], row["change"]): row["reason"] for row in rows}
+    groups = tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
+    return {
+        (group["file"], line, change): group["reason"]
+        for group in groups
+        for line, change in group["mutants"]
+    }
 
 
 def share(counts: Counter[str]) -> float:
