@@ -273,23 +273,50 @@ TEST_F(SnapshotFields, AllRememberedTransfersComeBack) {
   EXPECT_TRUE(other_.transfers().WasEnded(100));
 }
 
+// The hash of what is behind the header, made right.
+std::string WithRightHash(std::string bytes) {
+  constexpr size_t kHeader = 16;
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = kHeader; i < bytes.size(); ++i)
+    hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3u;
+  for (size_t i = 0; i < 8; ++i) bytes[8 + i] = static_cast<char>(hash >> (8 * i));
+  return bytes;
+}
+
+TEST_F(SnapshotFields, EveryTruncationBehindARightHashIsRefused) {
+  const std::string right = BytesOf(mirror_);
+  ASSERT_TRUE(other_.Restore(WithRightHash(right)).ok());
+  for (size_t n = 16; n < right.size(); ++n) {
+    const std::string bytes = WithRightHash(right.substr(0, n));
+    ASSERT_EQ(other_.Restore(bytes).code(), KVGUARD_ERROR_FORMAT) << n;
+  }
+  EXPECT_FALSE(other_.Restore(WithRightHash(right + '\0')).ok());
+}
+
+// The first request's key stands behind the fingerprint and the number of requests.
+TEST_F(SnapshotFields, NobodyHasKeyZeroOrAnothersKey) {
+  const std::string right = BytesOf(mirror_);
+  for (const char key : {0, 5, 9}) {
+    std::string bytes = right;
+    ASSERT_EQ(bytes[16 + 8 + 4], 5);
+    bytes[16 + 8 + 4] = key;
+    EXPECT_EQ(other_.Restore(WithRightHash(bytes)).ok(), key == 5);
+  }
+}
+
 // Damage behind a right hash is refused, or kept as it was written. What may come back in other
 // bytes: truth values of any number, and places in lists that have an order of their own. Both
 // figures are of this version: a check more or less, or a field that is read and not kept, moves
 // them.
 TEST_F(SnapshotFields, WhatIsAcceptedIsKept) {
-  constexpr size_t kHeader = 16;
   const std::string right = BytesOf(mirror_);
   size_t accepted = 0;
   size_t otherwise = 0;
-  for (size_t at = kHeader + 8; at < right.size(); ++at) {
+  for (size_t at = 16 + 8; at < right.size(); ++at) {
     for (const int change : {1, 8, 255}) {
       std::string bytes = right;
       bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) + change);
-      uint64_t hash = 0xcbf29ce484222325u;
-      for (size_t i = kHeader; i < bytes.size(); ++i)
-        hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3u;
-      for (size_t i = 0; i < 8; ++i) bytes[8 + i] = static_cast<char>(hash >> (8 * i));
+      bytes = WithRightHash(bytes);
       if (!other_.Restore(bytes).ok()) continue;
       ++accepted;
       otherwise += BytesOf(other_) != bytes;
