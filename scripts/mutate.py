@@ -249,7 +249,7 @@ def page(
         f"{total['not run']}. Not counted: {len(skipped)} that do not compile, "
         f"{total[IMPOSSIBLE]} at types without the other operator.",
         "",
-        "A time-out (ten times what the original takes, at least 5 s) is a kill. "
+        "A time-out (ten times the original's processor time, at least 5 s) is a kill. "
         "*Unreached* survive without a run: no test comes by their place.",
         "",
         "| file | mutants | killed | timed out | survived | unreached | killed |",

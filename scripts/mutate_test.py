@@ -338,3 +338,21 @@ def test_the_quick_tests_of_the_room_come_first():
     assert order("mirror") == [("quick", "C.D"), others[0], ("slow", "A.B"), others[1]]
     listed = "Running main() from x\nA.\n  B\n  DISABLED_C\nP/D.\n  E/0  # GetParam() = 1\n"
     assert gtest_names(listed) == ["A.B", "P/D.E/0"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("raise SystemExit(3)", 3), ("while True: pass", None), ("import time; time.sleep(60)", None)],
+)
+def test_a_process_that_does_not_end_is_out_of_time(monkeypatch, tmp_path, code, status):
+    import mutation_run
+    from mutation_run import Judges, Test
+
+    script = tmp_path / "build/x"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\n{code}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(mutation_run, "WALL", 3.0)
+    judges = Judges(tmp_path, tmp_path, sys.executable, 1)
+    assert judges._run([Test("x", "", "", [])], 1, timeout=1)[0] == status
+    assert [path.name for path in tmp_path.iterdir()] == ["build"]

@@ -15,6 +15,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -31,7 +32,8 @@ KILLED, TIMED_OUT, SURVIVED, UNREACHED, IMPOSSIBLE = (
     "impossible",  # the types at that place have no such operator
 )
 STAGES = ("quick tests", "programs", "slow tests")  # what a mutant must survive, in this order
-MIN_TIMEOUT = 5.0
+MIN_TIMEOUT = 5.0  # processor seconds
+WALL = 10.0  # a process that waits for ever takes no processor time
 SLOWER = 10.0  # a mutant may take that many times what the original takes
 MEMORY = 4 << 30  # bytes in use; the address space cannot be bounded, since a test maps a huge pool
 GLANCE = 0.5  # seconds between two looks at a process's memory
@@ -61,7 +63,7 @@ class Test:
     digest: str  # of its bytes, and of what a campaign asks of it
     name: str  # of the GoogleTest case, or of the campaign; "": the executable as a whole
     arguments: list[str]
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor time
     hits: set[int] = field(default_factory=set)
     impossible: set[int] = field(default_factory=set)
 
@@ -153,9 +155,7 @@ class Judges:
     def _measured(self, test: Test) -> dict[str, object]:
         descriptor, hits = tempfile.mkstemp(dir=self._folder)
         os.close(descriptor)
-        started = time.monotonic()
-        status, output = self._run([test], 0, timeout=600, hits=hits)
-        seconds = time.monotonic() - started
+        status, output, seconds = self._run([test], 0, timeout=600, hits=hits)
         if status != 0:
             raise RuntimeError(f"{test.title} fails on the original:\n{output[-3000:]}")
         seen: dict[str, set[int]] = {"1": set(), "2": set()}
@@ -167,14 +167,14 @@ class Judges:
             "executable": test.executable,
             "name": test.name,
             "arguments": test.arguments,
-            "seconds": round(seconds, 3),
+            "seconds": round(seconds, 4),
             "hits": sorted(seen["1"]),
             "impossible": sorted(seen["2"]),
         }
 
     def _agreed(self, test: Test, say: Callable[[str], None]) -> list[str]:
         """The programs of the original, which the oracle judges as the core does."""
-        _, output = self._run([test], 0, timeout=600)
+        _, output, _ = self._run([test], 0, timeout=600)
         programs = split_programs(output)
         oracle = b"".join(p.read_bytes() for p in sorted((self._root / "oracle").rglob("*.py")))
         digest = hashlib.sha256(output.encode() + oracle).hexdigest()
@@ -210,7 +210,7 @@ class Judges:
         return Outcome(status, by, round(time.monotonic() - started, 3))
 
     def _run_batch(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
-        status, output = self._run(batch, mutant)
+        status, output, _ = self._run(batch, mutant)
         if status == 0:
             return None
         title = batch[0].title if len(batch) == 1 else Path(batch[0].executable).name
@@ -221,7 +221,7 @@ class Judges:
 
     def _ask_oracle(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
         test = batch[0]
-        status, output = self._run([test], mutant)
+        status, output, _ = self._run([test], mutant)
         if status is None:
             return TIMED_OUT, test.name
         if status != 0:
@@ -253,15 +253,16 @@ class Judges:
         mutant: int,
         timeout: float | None = None,
         hits: str = "",
-    ) -> tuple[int | None, str]:
-        """Exit status (None: out of time) and output of tests of one executable."""
+    ) -> tuple[int | None, str, float]:
+        """Exit status (None: out of time), output and processor seconds of tests of one executable.
+        timeout: in processor seconds, so that a busy machine kills no mutant."""
+        if timeout is None:
+            timeout = max(MIN_TIMEOUT, SLOWER * sum(test.seconds for test in batch))
         executable = self._build / batch[0].executable
-        command = [str(executable), *batch[0].arguments]
+        command = ["prlimit", f"--cpu={round(timeout)}", str(executable), *batch[0].arguments]
         if executable.name.endswith("_test"):
             names = ":".join(test.name for test in batch)
             command += [f"--gtest_filter={names}", "--gtest_fail_fast", "--gtest_brief=1"]
-        if timeout is None:
-            timeout = max(MIN_TIMEOUT, SLOWER * sum(test.seconds for test in batch))
         scratch = tempfile.mkdtemp(dir=self._folder, prefix="scratch-")
         environment = {**os.environ, "KVGUARD_MUTANT": str(mutant), "TMPDIR": scratch}
         environment.pop("KVGUARD_MUTANT_HITS", None)
@@ -277,23 +278,35 @@ class Judges:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that what a test started ends with it
             )
-            status: int | None = None
-            end = time.monotonic() + timeout
             try:
-                while status is None and time.monotonic() < end:
-                    try:
-                        status = process.wait(min(GLANCE, max(0.0, end - time.monotonic())))
-                    except subprocess.TimeoutExpired:
-                        if resident(process.pid) > MEMORY:
-                            status = OUT_OF_MEMORY
+                status, seconds = wait(process, time.monotonic() + WALL * timeout)
             finally:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, 9)
-                process.wait()
+                    os.killpg(process.pid, signal.SIGKILL)
             output.seek(0)
             text = output.read().decode(errors="replace")
         shutil.rmtree(scratch, ignore_errors=True)
-        return status, text
+        return None if status == -signal.SIGXCPU else status, text, seconds
+
+
+def wait(process: subprocess.Popen[bytes], end: float) -> tuple[int | None, float]:
+    """Exit status (None: out of time) and processor seconds."""
+    pause = 0.0005
+    glance = time.monotonic() + GLANCE
+    while True:
+        process_id, code, usage = os.wait4(process.pid, os.WNOHANG)
+        if process_id != 0:
+            process.returncode = os.waitstatus_to_exitcode(code)
+            return process.returncode, usage.ru_utime + usage.ru_stime
+        now = time.monotonic()
+        memory = now >= glance and resident(process.pid) > MEMORY
+        glance = now + GLANCE if now >= glance else glance
+        if memory or now >= end:
+            process.kill()
+            process.wait()
+            return OUT_OF_MEMORY if memory else None, 0.0
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 def resident(process: int) -> int:

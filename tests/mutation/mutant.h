@@ -2,8 +2,8 @@
 // What scripts/mutate.py puts into the sources in place of an operator, a constant or a statement:
 // the original, and beside it what a mutant does instead. KVGUARD_MUTANT in the environment names
 // the mutant that is switched on (0 or none: the original program). Where KVGUARD_MUTANT_HITS names
-// a file, the process appends to it at its end every mutant whose place it came by: "id 1", "id
-// 2" where the types at that place have no such operator, "id 3" where some have it.
+// a file, the process appends to it at its end every mutant whose place it came by: "id 1", or
+// "id 2" where the types at that place have no such operator.
 //
 // All of it is constexpr, so that a mutated function may still be used in a constant expression;
 // what a compiler computes is always the original.
@@ -50,7 +50,7 @@ constexpr bool Is(unsigned id) {
 }
 
 constexpr void Cannot(unsigned id) {
-  if (!std::is_constant_evaluated()) came_by[id] |= 2;
+  if (!std::is_constant_evaluated()) came_by[id] = 2;
 }
 
 // A statement is kept, a truth value is what it is.
