@@ -12,8 +12,8 @@ its place (mutation_run.py). Results are appended to build-mutate/results.jsonl 
 hash and the place, so that a run goes on where the last one ended; survivors are judged again by
 tests that have changed, or, with --again, by all.
 
---report writes docs/mutation.md from the results and from tests/mutation/survivors.toml, which says
-of survivors why they are harmless; it ends with 1 if less than 90 % of the mutants are killed.
+--report writes docs/mutation.md from the results and from tests/mutation/survivors_*.toml, which
+say of survivors why they are harmless; it ends with 1 if less than 90 % of the mutants are killed.
 
 Exit codes: 0, 1 (--report: below 90 %), 64 usage, 70 the tree does not build or its tests fail.
 """
@@ -51,7 +51,7 @@ from repo_files import ROOT
 TARGET = 90.0  # percent
 PROGRESS = 30.0  # seconds
 PAGE = "docs/mutation.md"
-REASONS = "tests/mutation/survivors.toml"
+REASONS = "tests/mutation"  # survivors_*.toml
 DEAD = (KILLED, TIMED_OUT)
 ALIVE = (SURVIVED, UNREACHED)
 
@@ -189,14 +189,12 @@ class Run:
 # ---- report
 
 
-def read_reasons(path: Path) -> dict[tuple[str, str, str], str]:
+def read_reasons(folder: Path) -> dict[tuple[str, str, str], str]:
     """(file, line's text, change) -> why the mutant is harmless."""
-    if not path.exists():
-        return {}
-    groups = tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
     return {
         (group["file"], line, change): group["reason"]
-        for group in groups
+        for path in sorted(folder.glob("survivors_*.toml"))
+        for group in tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
         for line, change in group["mutants"]
     }
 
@@ -222,15 +220,19 @@ def page(
     """The page, and the share of killed mutants."""
     by_file: dict[str, Counter[str]] = {}
     alive: list[tuple[Mutant, str, str]] = []
+    unfinished = 0
     for source, mutant in work.mutants():
         result = results.get(source.key(mutant))
         status = result["status"] if result else "not run"
         by_file.setdefault(source.name, Counter())[status] += 1
         if status in ALIVE:
+            unfinished += bool(result and result.get("left"))
             reason = reasons.get((mutant.file, mutant.text, mutant.change), "open")
             alive.append((mutant, status, reason))
     total = sum(by_file.values(), Counter())
     harmless = sum(reason != "open" for _, _, reason in alive)
+    dead = total[KILLED] + total[TIMED_OUT]
+    counted = sum(total[status] for status in (*DEAD, *ALIVE, "not run"))
     skipped = [mutant for source in work.sources.values() for mutant in source.left_out]
     lines = [
         "<!-- made by scripts/mutate.py --report: change the tests, not this page -->",
@@ -241,12 +243,14 @@ def page(
         "or logical operator, the opposite of a condition or of a returned truth value, a constant "
         "that is off by one, a statement that is gone. A mutant is killed if a test fails, or a "
         "generated program is judged otherwise than by the oracle (`oracle/`). `make mutate` runs "
-        "them and goes on where it ended; `tests/mutation/survivors.toml` holds the reasons.",
+        "them and goes on where it ended; `tests/mutation/survivors_*.toml` hold the reasons.",
         "",
-        f"Commit {commit}: {sum(total[s] for s in (*DEAD, *ALIVE, 'not run'))} mutants, "
+        f"Commit {commit}: {counted} mutants, "
         f"{share(total):.1f} % killed (target: {TARGET:.0f} %). {len(alive)} survive: {harmless} "
-        f"harmless with a reason below, {len(alive) - harmless} open. Not run: "
-        f"{total['not run']}. Not counted: {len(skipped)} that do not compile, "
+        f"harmless with a reason below, {len(alive) - harmless} open; of these "
+        f"{unfinished} still wait for slow tests. Without the harmless ones "
+        f"{100.0 * dead / max(1, counted - harmless):.1f} % are killed. "
+        f"Not run: {total['not run']}. Not counted: {len(skipped)} that do not compile, "
         f"{total[IMPOSSIBLE]} at types without the other operator.",
         "",
         "A time-out (ten times the original's processor time, at least 5 s) is a kill. "

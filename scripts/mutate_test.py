@@ -286,7 +286,7 @@ def test_what_no_test_comes_by_survives_without_a_run(tmp_path):
 
 
 def test_the_page_counts_and_gives_reasons(tmp_path):
-    from mutate import page, share
+    from mutate import page, read_reasons, share
     from mutation_build import Work
 
     source = source_of("int f(int a) { return a + 1; }\n")
@@ -300,9 +300,12 @@ def test_the_page_counts_and_gives_reasons(tmp_path):
     assert killed == 50.0
     assert "| `src/rules/x.cc` | 2 | 0 | 1 | 1 | 0 | 50.0 % |" in text
     assert f"| src/rules/x.cc:1 | `` {second.change} `` | open |" in text
-    text, _ = page(
-        work, results, {(second.file, second.text, second.change): "says nothing"}, "abc"
+    assert read_reasons(tmp_path) == {}
+    (tmp_path / "survivors_rules.toml").write_text(
+        f"[[survivors]]\nfile = '{second.file}'\nreason = 'says nothing'\n"
+        f"mutants = [['{second.text}', '{second.change}']]\n"
     )
+    text, _ = page(work, results, read_reasons(tmp_path), "abc")
     assert f"`` {second.change} `` | says nothing |" in text
     # What was not run is not killed.
     assert page(work, {}, {}, "abc")[1] == 0.0

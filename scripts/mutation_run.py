@@ -259,7 +259,8 @@ class Judges:
         if timeout is None:
             timeout = max(MIN_TIMEOUT, SLOWER * sum(test.seconds for test in batch))
         executable = self._build / batch[0].executable
-        command = ["prlimit", f"--cpu={round(timeout)}", str(executable), *batch[0].arguments]
+        limit = f"--cpu={round(timeout)}:{round(timeout) + 5}"  # SIGXCPU, then SIGKILL
+        command = ["prlimit", limit, str(executable), *batch[0].arguments]
         if executable.name.endswith("_test"):
             names = ":".join(test.name for test in batch)
             command += [f"--gtest_filter={names}", "--gtest_fail_fast", "--gtest_brief=1"]
