@@ -197,12 +197,14 @@ TEST(Equal, RowsOfOneValueDifferWhereTheyDiffer) {
     std::vector<int64_t> wide(n, 7);
     std::vector<int32_t> narrow(n, 7);
     const std::vector<int32_t> other(n, 7);
+    const std::vector<int64_t> even(n, 7);
     for (size_t wrong = 0; wrong < n; ++wrong) {
       wide[wrong] = narrow[wrong] = 8;
       for (const EqualKernels* set : Kernels()) {
         ASSERT_EQ(set->equal64(wide.data(), other.data(), n), wrong) << set->name << " " << n;
         ASSERT_EQ(set->equal32(narrow.data(), other.data(), n), wrong) << set->name << " " << n;
         ASSERT_EQ(set->equal32(other.data(), narrow.data(), n), wrong) << set->name << " " << n;
+        ASSERT_EQ(set->equal64(even.data(), narrow.data(), n), wrong) << set->name << " " << n;
       }
       wide[wrong] = narrow[wrong] = 7;
     }

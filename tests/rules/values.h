@@ -20,14 +20,14 @@ inline constexpr uint32_t kAll = KVGUARD_ALL_GROUPS;
 
 struct Want {
   uint32_t code = 0;
-  std::string request;  // "": 0
+  std::string request = {};  // "": 0; initialised, so that a test may leave it out
   uint32_t group = kAll;
   int64_t row = kNone;
   int64_t pos = kNone;
   int64_t expected = 0;  // both 0: the finding has no values
   int64_t observed = 0;
   uint64_t count = 1;
-  std::string victim;  // "": none
+  std::string victim = {};  // "": none
   int64_t victim_block = kNone;
   int64_t first = 0;
   int64_t last = 0;
