@@ -2,7 +2,7 @@
 # Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz lint lint-all check-newcomer clean help
+.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz mutate lint lint-all check-newcomer clean help
 
 build:  ## Build everything; the command is left at build/kvguard
 	@scripts/build.sh build
@@ -32,6 +32,10 @@ bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
 
 fuzz:  ## Run every fuzz target for a minute with libFuzzer
 	@scripts/fuzz.sh 60
+
+mutate:  ## Mutation testing of geometry, rules and mirror, goes on where it ended (MINUTES=30 bounds a run)
+	@scripts/mutate.sh --jobs "$${KVGUARD_JOBS:-2}" $(if $(MINUTES),--minutes $(MINUTES))
+	@scripts/mutate.sh --report
 
 lint:  ## Format, include direction, licence lines, file length (scripts/lint.sh --fix mends what it can)
 	@scripts/lint.sh
