@@ -147,7 +147,8 @@ TEST(Edges, LoadsBehindAWindowAreNotRead) {
     for (const int64_t column : {0, 1, 2, 3}) {
       Scenario s(Window(sink));
       s.Admit("a", {{1, 2, 3, 4}}).Schedule("a", 10).Step();
-      s.Blocks(KVGUARD_EVENT_LOAD, "a", {column + 1}, 7, column * 4).Schedule("a", 1).Step();
+      s.Blocks(KVGUARD_EVENT_LOAD, "a", {column + 1}, 7, column * 4).Step();
+      s.Schedule("a", 1).Step();
       const auto found = Of(s, rules::kReadWhileLoading);
       const bool read = column == 1 || column == 2 || (column == 0 && sink > 0);
       ASSERT_EQ(found.size(), read ? 1u : 0u) << column << " " << sink << "\n" << s.Report();
@@ -247,8 +248,9 @@ TEST(Edges, AVictimHoldsSinceItGotTheBlock) {
   s.Append("b", {6}).Schedule("b", 4).Step();
   s.Admit("c", {{5, 7}}, 4).Schedule("c", 1).Finish("b").Step();
   for (const int64_t slot : {20, 28}) {
-    s.Admit("a" + std::to_string(slot), {{slot == 20 ? 1 : 2}});
-    s.Schedule("a" + std::to_string(slot), 1).Step([&](ScenarioPlan& p) {
+    const std::string name = std::string("a").append(std::to_string(slot));
+    s.Admit(name, {{slot == 20 ? 1 : 2}});
+    s.Schedule(name, 1).Step([&](ScenarioPlan& p) {
       p.groups[0].slots = {slot};
     });
     const auto found = Of(s, rules::kForeignWrite);

@@ -234,6 +234,17 @@ TEST(Values, ALoadIntoAnotherBlock) {
               .victim_block = 9,
               .first = 0,
               .last = 3,
+              .since = 1},
+             {.code = rules::kLoadOverwrites,
+              .request = "a",
+              .group = 0,
+              .pos = 0,
+              .expected = kNone,
+              .observed = 9,
+              .victim = "b",
+              .victim_block = 9,
+              .first = 0,
+              .last = 3,
               .since = 1}});
 }
 
@@ -286,8 +297,8 @@ TEST(Values, AWriteToWhatIsBeingSent) {
 TEST(Values, AReadOfWhatIsBeingLoadedAndOfWhatFailed) {
   Scenario s(Connector());
   s.Admit("x", {{9}}).Schedule("x", 1).Step();
-  s.Admit("a", {{1, 2, 3}}, 8).Blocks(KVGUARD_EVENT_LOAD, "a", {1, 2}, 7).Schedule("x", 1);
-  s.Schedule("a", 1).Step();
+  s.Expect("a").Blocks(KVGUARD_EVENT_LOAD, "a", {1, 2}, 7).Step();
+  s.Admit("a", {{1, 2, 3}}, 8).Schedule("x", 1).Schedule("a", 1).Step();
   Expect(s, {{.code = rules::kReadWhileLoading,
               .request = "a",
               .group = 0,
