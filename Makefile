@@ -30,8 +30,8 @@ check-belief:  ## The judge of the judge: an oracle written apart, generated pro
 bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
 	@scripts/bench.sh
 
-fuzz:  ## Run every fuzz target for a minute with libFuzzer
-	@scripts/fuzz.sh 60
+fuzz:  ## Run every fuzz target for an hour in all, going on where the last run ended (MINUTES=N: of this run)
+	@scripts/setup.sh >/dev/null && scripts/fuzz_hours.py $(if $(MINUTES),--minutes $(MINUTES))
 
 mutate:  ## Mutation testing of geometry, rules and mirror, goes on where it ended (MINUTES=30 bounds a run)
 	@scripts/mutate.sh --jobs "$${KVGUARD_JOBS:-2}" $(if $(MINUTES),--minutes $(MINUTES))
