@@ -47,7 +47,8 @@ void Fill(Mirror* mirror, const geometry::Layout& layout) {
   mirror->BeginStep(3);
   const int64_t tokens[] = {11, 12, 13, 14, 15};
   for (const uint64_t key : {9, 5, 7}) {
-    const uint32_t index = mirror->Admit(key, key == 9 ? "" : "r" + std::to_string(key), 8, 3);
+    const uint32_t index =
+        mirror->Admit(key, key == 9 ? "" : std::string("r").append(std::to_string(key)), 8, 3);
     for (const geometry::Group& group : layout.groups) {
       for (int64_t column = 0; column < 2; ++column) {
         const int64_t block = static_cast<int64_t>(key * 3) + column + (group.id == 1 ? 30 : 0);

@@ -3,6 +3,7 @@
 // first position of a window, the last column that is used.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -247,10 +248,9 @@ TEST(Edges, AVictimHoldsSinceItGotTheBlock) {
   s.Append("b", {6}).Schedule("b", 4).Step();
   s.Admit("c", {{5, 7}}, 4).Schedule("c", 1).Finish("b").Step();
   for (const int64_t slot : {20, 28}) {
-    s.Admit("a" + std::to_string(slot), {{slot == 20 ? 1 : 2}});
-    s.Schedule("a" + std::to_string(slot), 1).Step([&](ScenarioPlan& p) {
-      p.groups[0].slots = {slot};
-    });
+    const std::string name = slot == 20 ? "d" : "e";
+    s.Admit(name, {{slot == 20 ? 1 : 2}});
+    s.Schedule(name, 1).Step([&](ScenarioPlan& p) { p.groups[0].slots = {slot}; });
     const auto found = Of(s, rules::kForeignWrite);
     ASSERT_FALSE(found.empty()) << s.Report();
     EXPECT_EQ(found.back().victim, s.Key("c"));
