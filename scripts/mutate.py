@@ -247,8 +247,8 @@ def page(
         "",
         f"Commit {commit}: {counted} mutants, "
         f"{share(total):.1f} % killed (target: {TARGET:.0f} %). {len(alive)} survive: {harmless} "
-        f"harmless with a reason below, {len(alive) - harmless} open; of these "
-        f"{unfinished} still wait for slow tests. Without the harmless ones "
+        f"harmless with a reason below, {len(alive) - harmless} open. "
+        f"{unfinished} survivors still wait for slow tests. Without the harmless ones "
         f"{100.0 * dead / max(1, counted - harmless):.1f} % are killed. "
         f"Not run: {total['not run']}. Not counted: {len(skipped)} that do not compile, "
         f"{total[IMPOSSIBLE]} at types without the other operator.",
