@@ -199,6 +199,10 @@ class Account:
         self.homes: dict[tuple[int, int], tuple[int, int]] = {}
         # (pool, block) whose home was ever known, whatever has ended that since
         self.ever_homed: set[tuple[int, int]] = set()
+        # (pool, block) that were bound as fresh, loaded, or the target of a COPY
+        self.ever_filled: set[tuple[int, int]] = set()
+        # the last step that was begun; -1: none since the stream began or the last RESET
+        self.begun = -1
         # the requests that the record just read has admitted so far
         self.admitted_now: set[int] = set()
         # the prefix hits of the open step's BEGIN, in the record's order
@@ -240,6 +244,12 @@ class Account:
     def set_home(self, place: tuple[int, int], home: tuple[int, int]) -> None:
         self.homes[place] = home
         self.ever_homed.add(place)
+
+    def forget_content(self, place: tuple[int, int]) -> None:
+        """Home, content and the tokens of a state are not known any more."""
+        self.homes.pop(place, None)
+        self.contents.pop(place, None)
+        self.state_tokens.pop(place, None)
 
     def end_claim(self, request: Request, group: Group, column: int) -> None:
         """The claim of a column ends, for whatever reason; judging.md, Content: what stays."""

@@ -166,9 +166,7 @@ def forget_unclaimed(account: Account, group: Group, block: int) -> None:
     if geometry.fills_told() or not geometry.has_connector():
         return
     if account.claims(group.pool, block) == 0:
-        account.homes.pop((group.pool.index, block), None)
-        account.contents.pop((group.pool.index, block), None)
-        account.state_tokens.pop((group.pool.index, block), None)
+        account.forget_content((group.pool.index, block))
 
 
 def is_recomputed_hit(
@@ -225,6 +223,7 @@ def judge_fresh(
     if is_pinned_against(account, request.key, group, block):
         codes.append(PINNED_REBOUND)
     account.fresh_in[pool.index, block] = step
+    account.ever_filled.add((pool.index, block))
     column = len(request.rows[group.index])
     account.set_home((pool.index, block), (group.index, column))
     content = BlockContent(group.end_of(column), binder=request.key)

@@ -72,11 +72,11 @@ def unwritten_grade(geometry: Geometry) -> str:
 
 
 def is_filled_by_nobody(account: Account, hit: Hit) -> bool:
-    """judging.md, Fills told: never bound as fresh, never loaded, and not being loaded."""
+    """judging.md, Fills told: never bound as fresh, copied to or loaded, and not being loaded."""
     if not account.geometry.fills_told():
         return False
     group, block = hit.group, hit.entry.block
-    if (group.pool.index, block) in account.ever_homed:
+    if (group.pool.index, block) in account.ever_filled:
         return False
     return not account.transfers.loading(group, block)
 

@@ -43,6 +43,7 @@ def apply_copy(account: Account, step: OpenStep | None, number: int, event: Even
         step.copies += copies
         step.copies_open += copies
         for _, _, target in copies:
+            account.ever_filled.add((group.pool.index, target))
             account.state_tokens.pop((group.pool.index, target), None)
             findings += judge_target(account, number, group, target)
     elif event.kind == ZERO_DONE:
@@ -89,7 +90,7 @@ def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
 
 
 def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
-    if group.is_state() or group.pool.is_host():
+    if not group.keeps_tokens() or group.pool.is_host():
         return []
     if account.is_fresh_in(step.number, group.pool, block):
         return []
@@ -109,7 +110,7 @@ def valid_positions(
     return [
         part.first_of(column)
         for part in account.geometry.groups_of_pool(group.pool)
-        if not part.is_state()
+        if part.keeps_tokens()
         for column, entry in enumerate(request.rows[part.index])
         if entry.claims and entry.block == block and part.first_of(column) < valid
     ]

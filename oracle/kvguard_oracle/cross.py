@@ -8,6 +8,8 @@ from kvguard_oracle.content import ENCODER
 from kvguard_oracle.geometry import Group
 from kvguard_oracle.view import KnownRow
 
+MOST_TOKENS = 2**40
+
 
 def encoder_tokens(request: Request) -> int:
     """E: only DOMAIN events of the record that admits the request are kept."""
@@ -16,7 +18,7 @@ def encoder_tokens(request: Request) -> int:
         for domain in request.knowledge.domains
         if domain.kind == ENCODER
     ]
-    return max(ends, default=0)
+    return min(max(ends, default=0), MOST_TOKENS)
 
 
 def columns_of_encoder(request: Request, group: Group) -> int:
@@ -26,6 +28,10 @@ def columns_of_encoder(request: Request, group: Group) -> int:
 def columns_to_write(request: Request, group: Group) -> range:
     """The encoder's output is written once."""
     return range(0 if request.encoder_written else columns_of_encoder(request, group))
+
+
+def has_output_to_write(request: Request) -> bool:
+    return encoder_tokens(request) > 0 and not request.encoder_written
 
 
 def has_encoder_length(row: KnownRow) -> bool:

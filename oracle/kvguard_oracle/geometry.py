@@ -103,6 +103,10 @@ class Group:
     def is_cross(self) -> bool:
         return self.kind == CROSS
 
+    def keeps_tokens(self) -> bool:
+        """Those of its request: not its state, and not the output of its encoder."""
+        return not self.is_state() and not self.is_cross()
+
     def forgets(self) -> bool:
         """Claims of columns that are not needed any more end (judging.md, Windows and States)."""
         if self.is_state():

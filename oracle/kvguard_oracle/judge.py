@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kvguard_oracle.account import Account, OpenStep
 from kvguard_oracle.content_rules import judge_contents, judge_homes
 from kvguard_oracle.copy_rules import judge_announcements, judge_early_use, judge_lost
+from kvguard_oracle.cross import has_output_to_write
 from kvguard_oracle.errors import MalformedError, UnreadableError, UnsupportedError
 from kvguard_oracle.events import apply_event, is_ignored
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
@@ -155,8 +156,13 @@ class Judge:
         if not self.bindings_lost:
             check_begin(self.geometry, set(self.account.requests), begin)
         step = self.open(begin.step)
+        self.account.begun = begin.step
         step.has_tokens = bool(begin.scheduled)
         self.look_for_loss(begin.events)
+        if not self.bindings_lost and admits_twice(begin.events):
+            # which of the two is meant is not known
+            self.bindings_lost = True
+            self.gap("admitted-twice", begin.step)
         if self.bindings_lost:
             self.gap("bindings-lost", begin.step)
             return
@@ -302,9 +308,9 @@ class Judge:
                 self.gap("final-plan-missing", step.number)
 
     def writes_slots(self, step: OpenStep, group: Group) -> bool:
-        """Of a CROSS group: where some encoder's output is not written yet."""
+        """Of a CROSS group: where some encoder has output that is not written yet."""
         requests = [self.account.requests[key] for key in step.scheduled]
-        return not group.is_cross() or not all(request.encoder_written for request in requests)
+        return not group.is_cross() or any(map(has_output_to_write, requests))
 
     def feed_reset(self) -> None:
         if self.step is not None:
@@ -316,6 +322,12 @@ class Judge:
     def feed_footer(self, footer: Footer) -> None:
         if footer.lost_steps or footer.lost_records:
             raise UnsupportedError("the trace lost records: " + footer.reason)
+
+
+def admits_twice(events: list[Event]) -> bool:
+    """Whatever the record does with the key in between."""
+    admitted = [event.request for event in events if event.kind == "admit"]
+    return len(set(admitted)) < len(admitted)
 
 
 def is_dummy(record: Record) -> bool:

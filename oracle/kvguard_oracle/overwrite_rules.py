@@ -14,9 +14,12 @@ LOAD_OVERWRITES = 805
 def judge_overwrites(account: Account, step: int, load: Transfer) -> list[Finding]:
     """At a LOAD, when passed claims of its blocks have ended: one, at its first such block."""
     group = load.group
-    if group.is_state() or group.pool.is_host():
+    if load.request == 0 or not group.keeps_tokens() or group.pool.is_host():
         return []
     for block in load.blocks:
+        if (group.pool.index, block) in account.lost_content:
+            # what is loaded there again was not valid
+            continue
         position = first_valid_position(account, group, block, besides=load.request)
         if position is not None:
             return [Finding(LOAD_OVERWRITES, step, group.index, load.request, position)]
@@ -28,10 +31,11 @@ def first_valid_position(account: Account, group: Group, block: int, besides: in
     # a claim is of an id in the pool that is not null
     for key in sorted(account.requests):
         request = account.requests[key]
-        if key == besides:
+        if key == besides or request.admitted_in >= account.begun:
+            # what this step admits may have been told the same
             continue
         for part in account.geometry.groups_of_pool(group.pool):
-            if part.is_state():
+            if not part.keeps_tokens():
                 continue
             for column, entry in enumerate(request.rows[part.index]):
                 position = part.first_of(column)

@@ -105,23 +105,23 @@ def judge_group(view: View, group: Group, slots: list[int]) -> list[Finding]:
         findings += wrong_slots(view, group, row, tokens)
         pairs = [(token.position, token.slot) for token in tokens]
         findings += judge_foreign_writes(view, group, row, pairs)
-    if any_wrong:
+    if any_wrong and view.plan.pass_name != DRAFT:
         findings += written_twice(view, group, written)
     return findings
 
 
 def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) -> list[Finding]:
-    first: dict[int, Finding] = {}
+    first: dict[tuple[int, str], Finding] = {}
     for token in tokens:
         if not token.wrong:
             continue
         code = classify(view, group, token.position, token.slot)
         grade = PROOF
         if view.plan.pass_name == DRAFT and token.block is None and group.is_local(token.position):
-            # a draft may run ahead of what is bound
+            # a draft may run ahead of what is bound; found apart from what is certain
             code, grade = SLOT_MISMATCH, SUSPICION
         finding = view.finding(code, row, token.position, group.index)
-        first.setdefault(code, replace(finding, grade=grade))
+        first.setdefault((code, grade), replace(finding, grade=grade))
     return list(first.values())
 
 

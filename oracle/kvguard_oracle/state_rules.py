@@ -72,11 +72,12 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
     sources = [expected]
     stored = stored_place(row.request, group, row.start)
     if stored is not None:
-        # at a boundary the state may stand there too
+        # at a boundary the state may stand there too, if anything does
         other = bound_in(group, row, stored)
-        if told == other:
-            return None, 0
-        sources.append(other)
+        if other is not None and not group.pool.is_null(other):
+            if told == other:
+                return None, 0
+            sources.append(other)
     if any((group, source, told) in view.step.copied for source in sources):
         return None, 0
     if told != running_state(group, row):

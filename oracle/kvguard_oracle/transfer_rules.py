@@ -58,7 +58,9 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
     if not account.transfers.may_announce(event.kind, event.value):
         return [Finding(TRANSFER_REUSED, step, group.index, event.request)]
     blocks = list(event.blocks)
-    transfer = Transfer(event.value, event.kind, group, event.request, event.first, blocks)
+    transfer = Transfer(
+        event.value, event.kind, group, event.request, event.first, blocks, account.begun
+    )
     # the RESERVE of its own id gives way
     account.transfers.open.pop(event.value, None)
     findings = out_of_pool(step, group, event, event.request)
@@ -67,8 +69,6 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
         for block in event.blocks:
             end_passed_claims(account, group.pool, block, step)
         findings += judge_handed_out(account, step, transfer)
-    if event.kind == LOAD:
-        findings += judge_overwrites(account, step, transfer)
     account.transfers.open[event.value] = transfer
     request = account.requests.get(event.request)
     if event.kind == LOAD:
@@ -76,6 +76,7 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
             account.transfers.waiting.append(transfer)
         else:
             findings += judge_load(step, transfer, request)
+        findings += judge_overwrites(account, step, transfer)
     elif transfer.outgoing() and request is not None:
         findings += judge_send(step, transfer, request)
     return findings
@@ -93,7 +94,7 @@ def judge_handed_out(account: Account, step: int, transfer: Transfer) -> list[Fi
 
 
 def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
-    if load.group.is_state():
+    if not load.group.keeps_tokens():
         return []
     row = request.rows[load.group.index]
     for index, block in enumerate(load.blocks):
@@ -106,7 +107,7 @@ def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
 
 
 def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
-    if send.group.is_state():
+    if not send.group.keeps_tokens():
         return []
     bound = [entry.block for entry in request.rows[send.group.index]]
     if all(block in bound or stands_for_unkept(send.group, block) for block in send.blocks):
@@ -139,7 +140,7 @@ def judge_waiting_loads(account: Account, step: int, admitted: set[int]) -> list
 def judge_late_load(account: Account, step: int, load: Transfer, request: Request) -> list[Finding]:
     """Its request may have come upon other blocks that hold the same."""
     group = load.group
-    if group.is_state():
+    if not group.keeps_tokens():
         return []
     row = request.rows[group.index]
     for index, block in enumerate(load.blocks):
@@ -165,16 +166,25 @@ def end_transfer(account: Account, step: int, event: Event, transfer: Transfer) 
         account.transfers.waiting.remove(transfer)
     group = transfer.group
     if event.kind == LOAD_DONE:
-        for index, block in enumerate(transfer.blocks):
-            account.lost_content.discard((group.pool.index, block))
-            if transfer.kind == LOAD:
-                bring_content(account, transfer, index)
+        fill(account, transfer, besides=[])
     if event.kind == LOAD_FAILED:
+        if event.blocks and transfer.kind == LOAD:
+            # what it does not name was filled before the rest failed
+            fill(account, transfer, besides=event.blocks)
         for block in event.blocks:
             if group.pool.in_range(block) and not group.pool.is_null(block):
                 account.lost_content.add((group.pool.index, block))
         return out_of_pool(step, group, event, event.request)
     return []
+
+
+def fill(account: Account, transfer: Transfer, besides: list[int]) -> None:
+    for index, block in enumerate(transfer.blocks):
+        if block in besides:
+            continue
+        account.lost_content.discard((transfer.group.pool.index, block))
+        if transfer.kind == LOAD:
+            bring_content(account, transfer, index)
 
 
 def bring_content(account: Account, load: Transfer, index: int) -> None:
@@ -184,13 +194,17 @@ def bring_content(account: Account, load: Transfer, index: int) -> None:
     """
     column = load.column(index)
     place = (load.group.pool.index, load.blocks[index])
+    account.ever_filled.add(place)
+    account.forget_content(place)
+    if load.group.is_state():
+        # how many tokens' state was loaded is not said
+        return
     content = BlockContent(load.group.end_of(column), loaded=True)
     request = account.requests.get(load.request)
     if request is not None and request.key not in account.admitted_now:
         content.kept = request.knowledge.up_to(content.end)
     account.set_home(place, (load.group.index, column))
     account.contents[place] = content
-    account.state_tokens.pop(place, None)
 
 
 # What the schedule writes and reads
@@ -221,6 +235,8 @@ def judge_failed_loads(account: Account, step: OpenStep) -> list[Finding]:
 def judge_failed_row(
     account: Account, step: OpenStep, scheduled: ScheduledRequest, group: Group
 ) -> list[Finding]:
+    if group.is_cross():
+        return []
     request = account.requests[scheduled.row.request]
     for column, entry in enumerate(request.rows[group.index]):
         position = group.first_of(column)
@@ -230,6 +246,9 @@ def judge_failed_row(
         if group.forgets() and not entry.claims:
             continue
         if (group.pool.index, entry.block) not in account.lost_content:
+            continue
+        if account.transfers.loading(group, entry.block):
+            # it comes again
             continue
         if not is_written(account, step, group, entry.block):
             return [Finding(FAILED_LOAD_USED, step.number, group.index, request.key, position)]
@@ -254,12 +273,13 @@ def judge_loading_reads(view: View) -> list[Finding]:
 
 def judge_loading_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
     assert row.start is not None
+    transfers, step = view.account.transfers, view.step.number
     for column, entry in enumerate(row.request.rows[group.index]):
         if group.first_of(column) >= row.start:
             break
         if not is_needed(group, column, row.start):
             continue
-        if view.account.transfers.loading(group, entry.block):
+        if transfers.loading_since_before(group, entry.block, step):
             position = read_position(group, column, row.start)
             return [view.finding(READ_WHILE_LOADING, row, position, group.index)]
     return []

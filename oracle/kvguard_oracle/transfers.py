@@ -26,6 +26,8 @@ class Transfer:
     first: int
     # as the engine said them
     blocks: list[int]
+    # the last step that had begun when it was announced
+    announced_in: int
     cancelled: bool = False
 
     def pins(self, group: Group, block: int) -> bool:
@@ -82,6 +84,11 @@ class Transfers:
     def loading(self, group: Group, block: int) -> bool:
         """An incoming pin of a LOAD: a RESERVE alone forbids nothing."""
         return any(transfer.kind == LOAD for transfer in self.pinning(group, block))
+
+    def loading_since_before(self, group: Group, block: int, step: int) -> bool:
+        """Of a LOAD that was announced before the step began."""
+        pinning = self.pinning(group, block)
+        return any(one.kind == LOAD and one.announced_in < step for one in pinning)
 
     def sending(self, group: Group, block: int) -> bool:
         return any(transfer.outgoing() for transfer in self.pinning(group, block))

@@ -39,10 +39,11 @@ def require(holds: bool, sentence: str) -> None:
 
 
 def check_begin(geometry: Geometry, live: set[int], begin: Begin) -> None:
-    alive = set(live)
     for event in begin.events:
         check_event(geometry, event)
-        follow_keys(live, alive, event)
+        if event.kind == "admit":
+            # judging.md, BEGIN: live when the record comes, whatever the record does before
+            require(event.request not in live, "the admitted key is live already")
     for row in begin.scheduled:
         check_scheduled(row)
 
@@ -75,18 +76,6 @@ def check_event(geometry: Geometry, event: Event) -> None:
         require(event.first >= 0, "first is a number of columns")
     if event.kind == "rollback":
         require(event.count >= 0, "count is a number of tokens")
-
-
-def follow_keys(live: set[int], alive: set[int], event: Event) -> None:
-    """judging.md, BEGIN: a key that is live when the record comes makes the record malformed.
-
-    Whatever the record does with it before; and so does one that is admitted twice in it.
-    """
-    if event.kind == "admit":
-        require(event.request not in live | alive, "the admitted key is live already")
-        alive.add(event.request)
-    if event.kind in ("finish", "preempt"):
-        alive.discard(event.request)
 
 
 def check_scheduled(row: Scheduled) -> None:

@@ -487,10 +487,10 @@ def test_writes_and_reads_of_what_is_pinned():
     def read(start):
         load = transfer("load", 4, 5, request=1, first=8)
         part = group_plan([[3, 5, 2]], None)
-        rows = [[3, 5, 2]]
-        first = begin(1, [*admit(1, *rows, first=start), load], [scheduled(1, 1, start)])
-        line = plan(1, [1], [0, 1], [start + 1], part)
-        return [f for f in codes(first, line) if f[0] == 1101]
+        came = [begin(1, [*admit(1, [3, 5, 2], first=start), load], []), end(1)]
+        line = plan(2, [1], [0, 1], [start + 1], part)
+        ran = [begin(2, [], [scheduled(1, 1, start)]), line]
+        return [f for f in codes(*came, *ran) if f[0] == 1101]
 
     assert read(8) == []
     assert read(9) == [(1101, 0, 1, 8)]

@@ -359,6 +359,50 @@ def test_what_a_cross_pass_shows():
     assert gaps(*first_step(in_cross)) == {"slots-not-presented": [1], "table-not-presented": [1]}
 
 
+def test_slots_are_not_asked_for_where_no_encoder_runs():
+    shown = without(cross(1, Row(1, [], 0, 0)), "slots")
+    assert gaps(*first_step(TARGET_1, shown, events=encoded(1, [3], [], 0))) == {}
+    # beside one that does
+    events = [*encoded(1, [3], [], 0), *encoded(2, [5], [11, 12], 6)]
+    rows = [Row(1, [3], 0, 2), Row(2, [5], 0, 2)]
+    both = without(cross(1, Row(1, [], 0, 0), Row(2, OUTPUT, 0, 6)), "slots")
+    joined = step(1, events, [(1, 2, 0), (2, 2, 0)], target(1, *rows), both)
+    assert gaps(*joined) == {"slots-not-presented": [1]}
+
+
+def test_an_encoder_has_at_most_so_many_tokens():
+    huge = [*admit(1, [3], []), event("domain", 1, other=ENCODER, value=1, first=2**62, count=9)]
+    begun = codes(begin(1, huge, [scheduled(1, 2, 0)]))
+    assert begun == [(204, CROSS_GROUP, 1, 2**40 - 1)]
+
+
+def test_transfers_and_zeroing_of_the_output_are_not_judged():
+    def at(kind, *blocks, **fields):
+        return event(kind, 1, CROSS_GROUP, blocks=list(blocks), **fields)
+
+    wrote = first_step()
+    own = codes(*wrote)
+    # other blocks than the bound ones, before and behind the admission
+    for kind in ("load", "send-pending"):
+        told = begin(2, [at(kind, 14, value=7)], [])
+        assert codes(*wrote, told) == own
+    early = [begin(1, [at("load", 14, value=7)], []), end(1)]
+    late = [begin(2, encoded(1, [3], OUTPUT, 6, first=4), []), end(2)]
+    assert codes(*early, *late) == []
+    # lost, and read from 4 on
+    lost = [at("load", 11, value=7), event("load-failed", 1, value=7, blocks=[11])]
+    assert codes(*first_step(), *step(2, lost, [(1, 2, 2)])) == own
+    # zeroed, by either group's event
+    for of in (0, CROSS_GROUP):
+        zero = event("zero", 0, of, blocks=[11])
+        assert codes(*first_step(), *step(2, [zero], [(1, 2, 2)])) == own
+    # request 1's token 0, by an event of the CROSS group
+    assert codes(*wrote, begin(2, [event("zero", 0, CROSS_GROUP, blocks=[3])], [])) == own
+    assert codes(*wrote, begin(2, [event("zero", 0, 0, blocks=[3])], [])) == [
+        *own, (1202, 0, 1, 0)
+    ]  # fmt: skip
+
+
 def test_slots_are_asked_for_while_something_is_written():
     shown = without(cross(2, read()), "slots")
     before = first_step(TARGET_1, CROSS_1)

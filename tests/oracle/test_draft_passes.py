@@ -210,13 +210,23 @@ def test_columns_that_are_not_bound_are_suspected():
     for slot in (99, 1, -7, 28):
         assert unbound(22, 23, slot) == [(401, "suspicion", 8)]
     assert unbound(22, 23, 28, 29, tokens=4) == [(401, "suspicion", 8)]
-    # one for the row: a proof where it comes first
-    assert unbound(22, 24, 28) == [(401, "proof", 7)]
+    # found apart from the 0401 of bound columns, which is a proof
+    assert unbound(22, 24, 28) == [(401, "proof", 7), (401, "suspicion", 8)]
+    assert unbound(23, 24, 28, 29, tokens=4) == [(401, "proof", 6), (401, "suspicion", 8)]
     assert unbound(22, 99, 28) == [(404, "proof", 7), (401, "suspicion", 8)]
     # another request's block is its own
     assert unbound(22, 23, 32, others=admit(2, [8])) == [
         (401, "suspicion", 8), (602, "proof", 8)
     ]  # fmt: skip
+
+
+def test_slots_that_two_rows_write_are_not_judged():
+    row = Row(1, BLOCKS, 6, 2, slots=[22, 22])
+    assert codes(draft(2, 1, row, positions=True)) == [(401, 0, 1, 7)]
+    # a target's are
+    wrong = target(1, Row(1, BLOCKS, 0, 2, slots=[12, 12]))
+    begun = [begin(1, admit(1, BLOCKS), [scheduled(1, 2, 0)]), wrong]
+    assert found(judged(*begun)) == [(401, 0, 1, 1), (405, 0, 1, 1)]
 
 
 def test_a_suspicion_alone_is_no_violation():
@@ -272,7 +282,8 @@ def test_lifetime_and_transfers_are_not_judged():
     told = [event("load", 1, 0, value=7, blocks=[3]), event("zero-done", 0, 0, blocks=[9])]
     records = [
         *step(1, admit(1, BLOCKS), [(1, 4, 0)], target(1, Row(1, BLOCKS, 0, 4))),
-        *step(2, told[:1], [(1, 3, 4, 2)], outcome(2, events=told[1:]), stands(0, 4, 3)),
+        outcome(1, events=told[:1]),
+        *step(2, [], [(1, 3, 4, 2)], outcome(2, events=told[1:]), stands(0, 4, 3)),
     ]
     assert found(judged(*records)) == []
     records[-2] = target(2, Row(1, BLOCKS, 4, 3))

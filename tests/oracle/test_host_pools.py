@@ -227,9 +227,27 @@ def test_loads():
 
 
 def test_a_target_of_a_copy_alone():
-    # to the letter: it was neither bound nor loaded
     copies = event("copy", 0, 0, blocks=[3, 8])
-    assert told(*FIRST, begin(2, [copies], []), end(2), *reads(3, [8], 4)) == ([UNWRITTEN], 0)
+    assert told(*FIRST, begin(2, [copies], []), end(2), *reads(3, [8], 4)) == ([], 0)
+    # the source is not filled by that, and a RESET forgets it
+    copies = event("copy", 0, 0, blocks=[8, 3])
+    assert told(begin(2, [copies], []), end(2), *reads(3, [8], 4)) == ([UNWRITTEN], 0)
+    copies = event("copy", 0, 0, blocks=[3, 8])
+    forgotten = [begin(2, [copies], []), end(2), reset(), *reads(3, [8], 4)]
+    assert told(*forgotten) == ([UNWRITTEN], 0)
+
+
+def test_a_load_that_failed_in_part():
+    def failed(*blocks):
+        load = transfer("load", 7, 8, 9, request=5)
+        told_of = event("load-failed", 5, value=7, blocks=list(blocks))
+        return told(begin(1, [load, told_of], []), end(1), *reads(2, [8], 4))
+
+    # what it does not name is there
+    assert failed(9) == ([], 0)
+    assert failed(8) == ([UNWRITTEN], 0)
+    # it says nothing of any block
+    assert failed() == ([UNWRITTEN], 0)
 
 
 def test_a_hit_that_was_given_back():
@@ -276,8 +294,9 @@ def loads(*blocks, request=9, first=0, id_=7):
     return transfer("load", id_, *blocks, request=request, first=first)
 
 
-def over(*events, before=(), **fields):
-    records = [*before, begin(3, list(events), [])]
+def over(*events, held=(), before=(), **fields):
+    """`held`: admissions of an earlier step."""
+    records = [*before, begin(2, list(held), []), end(2), begin(3, list(events), [])]
     return found(judge(*records, geometry_line=engine(**fields)))
 
 
@@ -302,47 +321,74 @@ ROW = admit(1, [3, 5, 6], first=6)
     ],
 )
 def test_blocks_that_a_live_request_has(blocks, expected):
-    assert over(*ROW, loads(*blocks)) == expected
+    assert over(loads(*blocks), held=ROW) == expected
 
 
 def test_whose_load_it_is():
-    assert over(*ROW, loads(3, request=1)) == []
+    assert over(loads(3, request=1), held=ROW) == []
     # nobody's
-    assert over(*ROW, loads(3, request=0)) == [(805, 0, 0, 0)]
+    assert over(loads(3, request=0), held=ROW) == []
     # the other request that shares it
-    assert over(*ROW, *admit(2, [3], first=4), loads(3, request=1)) == [(805, 0, 1, 0)]
-    assert over(*ROW, event("finish", 1), loads(3)) == []
+    both = [*ROW, *admit(2, [3], first=4)]
+    assert over(loads(3, request=1), held=both) == [(805, 0, 1, 0)]
+    assert over(event("finish", 1), loads(3), held=ROW) == []
     for kind in ("reserve", "send-pending"):
-        assert over(*ROW, transfer(kind, 7, 3, request=9)) == []
+        assert over(transfer(kind, 7, 3, request=9), held=ROW) == []
     # the load after its reservation
-    assert over(*ROW, transfer("reserve", 7, 3, request=9), loads(3)) == [(805, 0, 9, 0)]
+    reserved = transfer("reserve", 7, 3, request=9)
+    assert over(reserved, loads(3), held=ROW) == [(805, 0, 9, 0)]
     # an id that was used has no effect
     used = [transfer("reserve", 7, 8), transfer("drain", 7)]
-    assert over(*ROW, *used, loads(3)) == [(1107, 0, 9, -1)]
+    assert over(*used, loads(3), held=ROW) == [(1107, 0, 9, -1)]
+
+
+def test_who_was_admitted_in_this_step():
+    # they may have come upon what is loaded now
+    assert over(*ROW, loads(3)) == []
+    assert over(*admit(2, [3], first=4), loads(3, request=1), held=ROW) == []
+    assert over(*admit(2, [3], first=4), loads(3), held=ROW) == [(805, 0, 9, 0)]
+    # the smallest key is not looked at where it came now
+    four = [*admit(4, [8, 3], first=8)]
+    assert over(*admit(2, [3], first=4), loads(3), held=four) == [(805, 0, 9, 4)]
+
+
+def test_what_a_failed_load_has_lost():
+    failed = [loads(3, 5, request=1), event("load-failed", 1, value=7, blocks=[3])]
+    assert over(loads(3, id_=8), held=[*ROW, *failed]) == []
+    assert over(loads(3, 5, id_=8), held=[*ROW, *failed]) == [(805, 0, 9, 4)]
+    again = [loads(3, request=1, id_=9), transfer("load-done", 9)]
+    assert over(loads(3, id_=8), held=[*ROW, *failed, *again]) == [(805, 0, 9, 0)]
+
+
+def test_a_load_that_is_misplaced_too():
+    both = [*ROW, *admit(2, [8, 9], first=8)]
+    assert over(loads(3, request=2), held=both) == [(805, 0, 2, 0), (1105, 0, 2, 0)]
 
 
 def test_the_smallest_key_and_its_first_column():
     # request 2 has block 3 in column 1, request 4 in column 0
     held = [*admit(4, [3], first=4), *admit(2, [8, 3], first=8)]
-    assert (805, 0, 9, 4) in over(*held, loads(3))
+    assert (805, 0, 9, 4) in over(loads(3), held=held)
     # the smaller has no valid tokens there
     held = [*admit(4, [3], first=4), *admit(2, [8, 3], first=4)]
-    assert (805, 0, 9, 0) in over(*held, loads(3))
+    assert (805, 0, 9, 0) in over(loads(3), held=held)
 
 
 def test_groups_of_the_pool():
     groups = [group(max_columns=8), group(id=1, block_size=8, kernel_block_size=8)]
     row = [*admit(1, [5, 6, 7, 3], [8, 3], first=16)]
     # group 0 comes first
-    assert (805, 1, 9, 12) in over(*row, event("load", 9, 1, value=7, blocks=[3]), groups=groups)
+    assert (805, 1, 9, 12) in over(
+        event("load", 9, 1, value=7, blocks=[3]), held=row, groups=groups
+    )
     row = [*admit(1, [5, 6, 7, 4], [8, 3], first=16)]
-    assert over(*row, loads(3), groups=groups) == [(805, 0, 9, 8)]
+    assert over(loads(3), held=row, groups=groups) == [(805, 0, 9, 8)]
     # another pool
     pools = [pool(num_blocks=20), pool(id=1)]
     groups = [group(max_columns=8), group(id=1, pool=1)]
     row = admit(1, [5], [3], first=4)
-    assert over(*row, loads(3), groups=groups, pools=pools) == []
-    assert over(*row, loads(5), groups=groups, pools=pools) == [(805, 0, 9, 0)]
+    assert over(loads(3), held=row, groups=groups, pools=pools) == []
+    assert over(loads(5), held=row, groups=groups, pools=pools) == [(805, 0, 9, 0)]
 
 
 def test_what_a_window_has_passed():
@@ -357,8 +403,8 @@ def test_context_parallel():
     # a column stands for 8 positions
     fields = {"dcp_size": 2, "dcp_rank": 0, "interleave": 1}
     row = admit(1, [3, 5, 6], first=9)
-    assert over(*row, loads(5), **fields) == [(805, 0, 9, 8)]
-    assert over(*row, loads(6), **fields) == []
+    assert over(loads(5), held=row, **fields) == [(805, 0, 9, 8)]
+    assert over(loads(6), held=row, **fields) == []
 
 
 def test_states_and_host_pools_are_not_judged():
@@ -366,18 +412,31 @@ def test_states_and_host_pools_are_not_judged():
     groups = [group(max_columns=8), states]
     row = admit(1, [5, 6], [8], first=4)
     load = event("load", 9, 1, value=7, blocks=[5])
-    assert over(*row, load, groups=groups) == []
+    assert over(load, held=row, groups=groups) == []
     # a token's group, into a state
-    assert over(*row, loads(8), groups=groups) == []
-    assert over(*row, loads(5), groups=groups) == [(805, 0, 9, 0)]
-    on_host = [*admit(1, [5], [3], first=4), event("load", 9, 1, value=7, blocks=[3])]
-    assert hosted(begin(1, on_host, [])) == []
+    assert over(loads(8), held=row, groups=groups) == []
+    assert over(loads(5), held=row, groups=groups) == [(805, 0, 9, 0)]
+    came = [begin(1, admit(1, [5], [3], first=4), []), end(1)]
+    assert hosted(*came, begin(2, [event("load", 9, 1, value=7, blocks=[3])], [])) == []
+
+
+def test_the_output_of_encoders_is_not_judged():
+    groups = [group(max_columns=8), group(id=1, kind="cross", max_columns=8)]
+    row = [*admit(1, [5, 6], [8], first=4), event("domain", 1, other=4, value=1, count=4)]
+    assert over(event("load", 9, 1, value=7, blocks=[5]), held=row, groups=groups) == []
+    # a token's group, into the encoder's output
+    assert over(loads(8), held=row, groups=groups) == []
+    assert over(loads(5), held=row, groups=groups) == [(805, 0, 9, 0)]
 
 
 def test_outcomes_too():
     first = begin(1, ROW, [])
     late = outcome(1, events=[loads(5)])
-    assert found(judge(first, late, end(1), geometry_line=engine())) == [(805, 0, 9, 4)]
+    # of the step that admits it, open or not; of an open one that comes later
+    assert found(judge(first, late, end(1), geometry_line=engine())) == []
+    assert found(judge(first, end(1), late, geometry_line=engine())) == []
+    later = [first, end(1), begin(2, [], []), late, end(2)]
+    assert found(judge(*later, geometry_line=engine())) == [(805, 0, 9, 4)]
     # the count at that time: 8 tokens after the step
     ran_on = [begin(1, ROW, [scheduled(1, 3, 6)]), end(1)]
     assert over(loads(6), before=ran_on) == [(805, 0, 9, 8)]

@@ -282,12 +282,13 @@ def test_what_is_shown_counts():
 
 def test_loads_and_copies_are_judged_as_in_a_target():
     load = event("load", 1, 0, value=7, blocks=[3])
-    begun = parts(row(4, 6), tokens=6, computed=4, events=[*admit(1, BLOCKS, first=4), load])
-    assert codes(*begun) == [(1101, 0, 1, 0)]
+    before = [begin(0, [*admit(1, BLOCKS, first=4), load], []), end(0)]
+    begun = parts(row(4, 6), tokens=6, computed=4, events=[])
+    assert codes(*before, *begun) == [(1101, 0, 1, 0)]
     # the second part reads what the first has written
     load = event("load", 1, 0, value=7, first=4, blocks=[5])
-    begun = [*admit(1, BLOCKS), load]
-    cut = parts(row(0, 3), row(3, 7), events=begun)
-    assert codes(*cut) == [(1102, 0, 1, 4)]
-    cut = parts(row(0, 6), row(6, 4), events=begun)
-    assert codes(*cut) == [(1101, 0, 1, 4), (1102, 0, 1, 4)]
+    before = [begin(0, [*admit(1, BLOCKS), load], []), end(0)]
+    cut = parts(row(0, 3), row(3, 7), events=[])
+    assert codes(*before, *cut) == [(1102, 0, 1, 4)]
+    cut = parts(row(0, 6), row(6, 4), events=[])
+    assert codes(*before, *cut) == [(1101, 0, 1, 4), (1102, 0, 1, 4)]

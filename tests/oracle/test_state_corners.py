@@ -443,6 +443,19 @@ def test_a_load_that_is_done_and_a_new_binding_end_it_too():
     assert not asks(1, 1, 8, *ran, bound, end(3))
 
 
+def test_a_load_leaves_home_and_content_not_known():
+    ran = [*runs(1, 1, 8, 0, *new(1, [0, 1], tokens=EIGHT)), binds(2, event("finish", 1)), end(2)]
+    other = [999] * 8
+    assert codes(*ran, binds(3, *new(2, [0, 1], 8, other))) == [(801, STATES, 2, 1)]
+    assert codes(*ran, binds(3, *new(2, [1], 4))) == [(804, STATES, 2, 0)]
+    # whichever column it is for
+    for first in (0, 4):
+        load = transfer("load", 7, 1, request=5, first=first)
+        came = [*ran, binds(3, load), end(3), outcome(3, events=[transfer("load-done", 7)])]
+        assert codes(*came, binds(4, *new(2, [0, 1], 8, other))) == []
+        assert codes(*came, binds(4, *new(2, [1], 4))) == []
+
+
 def test_contents_are_compared_at_boundaries_alone():
     ran = runs(1, 1, 6, 0, *new(1, [0, 1], tokens=EIGHT))
     other = [999] * 8

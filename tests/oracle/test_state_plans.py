@@ -306,6 +306,20 @@ def test_a_state_that_was_stored_at_a_boundary():
     assert at_a_boundary(2, rejected=1) == ([(1001, STATES, 1, 7)], 0)
 
 
+def test_what_is_stored_in_the_null_block_is_stored_nowhere():
+    # column 1, where 5 and 8 tokens end
+    null = [(202, STATES, 1, 1)] * 2
+
+    def shown(starts, *told):
+        return at_a_boundary(starts, list(told), (1, 0, 3, 4))
+
+    assert shown(4) == (null, 0)
+    assert shown(0) == ([*null, (1001, STATES, 1, 8)], 0)
+    assert shown(3, copy("copy-done", 4, 3)) == (null, 0)
+    assert shown(3, copy("copy-done", 0, 3)) == ([*null, (1005, STATES, 1, 8)], 0)
+    assert shown(9, copy("copy-done", 0, 9)) == ([*null, (1001, STATES, 1, 8)], 0)
+
+
 def read(block):
     return state_plan([block], None, [0], 1)
 

@@ -11,7 +11,6 @@ from scenario import (
     ASYNC,
     CONNECTOR,
     admit,
-    append,
     begin,
     end,
     event,
@@ -42,11 +41,12 @@ def told(*events, **fields):
 
 
 def read_at(start, blocks, *events, kind=None, tokens=1):
-    """Request 1 has `start` tokens in `blocks`, and runs some more."""
-    first = begin(1, [*admit(1, blocks, first=start), *events], [scheduled(1, tokens, start)])
+    """Request 1 has `start` tokens in `blocks`, and runs some more behind the events' step."""
+    came = begin(1, [*admit(1, blocks, first=start), *events], [])
     slots = [blocks[p // 4] * 4 + p % 4 for p in range(start, start + tokens)]
-    line = plan(1, [1], [0, tokens], [start + tokens], group_plan([blocks], slots))
-    return codes(first, line, end(1), groups=[group(**(kind or {}))])
+    line = plan(2, [1], [0, tokens], [start + tokens], group_plan([blocks], slots))
+    ran = [begin(2, [], [scheduled(1, tokens, start)]), line, end(2)]
+    return codes(came, end(1), *ran, groups=[group(**(kind or {}))])
 
 
 # transfer-unknown
@@ -245,12 +245,10 @@ def test_what_is_sent_and_claimed_is_not_judged_when_it_is_handed_out(kind):
     handed = transfer(kind, 8, 5, 3, request=9)
     assert told(*sent, handed) == []
     # one is claimed by somebody else, the other by nobody
-    over = [(805, 0, 9, 0)] if kind == "load" else []
     one = admit(2, [3], first=4)
-    assert told(*sent, event("finish", 1), *one, handed) == [*over, (1103, 0, 9, -1)]
+    assert told(*sent, event("finish", 1), *one, handed) == [(1103, 0, 9, -1)]
     both = admit(2, [3, 5], first=8)
-    over = [(805, 0, 9, 4)] if kind == "load" else []
-    assert told(*sent, event("finish", 1), *both, handed) == over
+    assert told(*sent, event("finish", 1), *both, handed) == []
     # given back by a row that lives on
     assert told(*sent, event("truncate", 1, 0, first=1), handed) == [(1103, 0, 9, -1)]
 
@@ -504,93 +502,3 @@ def test_writes_into_what_is_pinned(kind, forbidden):
     assert written(5, 4, transfer("send-pending", 8, 6)) == [
         (1102, 0, 1, 4 if forbidden else 8),
     ]
-
-
-# failed-load-used
-
-
-def failed(*blocks, other=8):
-    """Another block was loaded, of nobody; the event says which were not filled."""
-    return [transfer("load", 7, other), transfer("load-failed", 7, *blocks)]
-
-
-def used_at(start, blocks, *events, rows=(), more=(), kind=None, flags=0):
-    """Request 9 runs one token at `start`; the findings of the schedule alone."""
-    own = [*admit(9, list(blocks), first=start), *more, *events]
-    first = begin(1, own, [scheduled(9, 1, start), *rows])
-    return codes(first, groups=[group(**(kind or {}))], flags=flags)
-
-
-def test_tokens_that_a_failed_load_left_empty():
-    assert used_at(4, [3, 5], *failed(3)) == [(1106, 0, 9, 0)]
-    assert used_at(4, [3, 5], *failed(5)) == []
-    assert used_at(5, [3, 5], *failed(5)) == [(1106, 0, 9, 4)]
-    assert used_at(8, [3, 5, 6], *failed(5, 3)) == [(1106, 0, 9, 0)]
-    assert used_at(8, [3, 5, 6], *failed(7)) == []
-    # what the event names, whatever the LOAD named
-    named = [transfer("load", 7, 3, request=9), transfer("load-failed", 7, 5)]
-    assert used_at(8, [3, 5, 6], *named) == [(1106, 0, 9, 4)]
-
-
-def test_a_failed_block_that_was_loaded_again():
-    again = transfer("load", 8, 3, request=9)
-    assert used_at(4, [3, 5], *failed(3), again, transfer("load-done", 8)) == []
-    assert used_at(4, [3, 5], *failed(3), again, transfer("send-done", 8)) == [(1106, 0, 9, 0)]
-
-
-def test_a_failed_block_that_is_new():
-    assert used_at(4, [3, 5], *failed(3), more=admit(2, [3])) == [(1106, 0, 9, 0)]
-    events = [*failed(3), *admit(2, [3])]
-    assert used_at(4, [3, 5], *events) == []
-
-
-def test_a_failed_load_and_the_count():
-    # the scheduler took the tokens back: the frontier is 0 when the row is judged
-    ran = [begin(1, admit(1, [3, 5]), [scheduled(1, 6, 0)]), end(1)]
-    lost = outcome(1, events=failed(3))
-
-    def counted(tokens):
-        second = begin(2, [], [scheduled(1, 1, tokens)])
-        return codes(*ran, lost, second, flags=CONNECTOR)
-
-    assert counted(6) == [(1106, 0, 1, 0)]
-    assert counted(1) == [(1106, 0, 1, 0)]
-    assert counted(0) == []
-
-
-def test_another_row_writes_it_in_this_step():
-    reader, writer = admit(9, [3, 5], first=4), admit(2, [3])
-    rows = [scheduled(9, 1, 4), scheduled(2, 2, 0)]
-    for order in (rows, rows[::-1]):
-        both = begin(1, [*reader, *writer, *failed(3)], order)
-        assert codes(both) == []
-    # from its second token on
-    late = [scheduled(9, 1, 4), scheduled(2, 2, 1)]
-    both = begin(1, [*reader, *admit(2, [3], first=1), *failed(3)], late)
-    assert (1106, 0, 9, 0) in codes(both)
-
-
-@pytest.mark.parametrize(("flags", "expected"), [(0, []), (1, [(1106, 0, 9, 0)])])
-def test_a_step_that_ended_has_written_it(flags, expected):
-    events = [*admit(9, [3, 5], first=4), *admit(2, [3]), *failed(3)]
-    first = [begin(1, events, [scheduled(2, 2, 0)]), end(1, flags=flags)]
-    assert codes(*first, begin(2, [], [scheduled(9, 1, 4)])) == expected
-
-
-def test_a_step_that_began_in_the_middle_has_not():
-    events = [*admit(9, [3, 5], first=4), *admit(2, [3], first=1), *failed(3)]
-    first = [begin(1, events, [scheduled(2, 2, 1)]), end(1)]
-    assert (1106, 0, 9, 0) in codes(*first, begin(2, [], [scheduled(9, 1, 4)]))
-
-
-def test_a_window_has_passed_what_failed():
-    blocks = [3, 5, 2, 6]
-    assert used_at(10, blocks, *failed(3), kind=WINDOW) == [(1106, 0, 9, 0)]
-    assert used_at(11, blocks, *failed(3), kind=WINDOW) == []
-
-
-def test_a_block_that_was_appended_after_the_load_failed():
-    first = begin(1, [*admit(1, [3]), *failed(5)], [])
-    second = begin(2, [append(1, 5)], [scheduled(1, 6, 0)])
-    third = begin(3, [], [scheduled(1, 1, 6)])
-    assert codes(first, end(1), second, end(2), third) == []

@@ -22,6 +22,7 @@ from scenario import (
     outcome,
     plan,
     pool,
+    reset,
     scheduled,
 )
 from test_plan import BEFORE, SLOTS, TABLE, right, with_slots
@@ -221,3 +222,38 @@ def test_a_record_between_steps_is_a_gap_of_the_step_that_ended():
     stray = plan(1, [1], [0, 6], [6], group_plan([[3, 5]], [12, 13, 14, 15, 20, 21]))
     result = judge(*BEFORE[:3], stray, stray, *BEFORE[3:], right(), end(2))
     assert (result.gap_steps(), result.findings) == ({1}, [])
+
+
+def test_a_key_that_one_record_admits_twice():
+    wrong = admit(2, [99])
+    for between in ([], [event("finish", 1)], [event("preempt", 1)]):
+        twice = [*wrong, *admit(1, [3]), *between, *admit(1, [99])]
+        result = judge(begin(1, twice, [scheduled(1, 1, 0)]), end(1))
+        assert result.findings == []
+        assert set(result.gaps) == {"admitted-twice", "bindings-lost"}
+        assert result.gap_steps() == {1}
+    # until a RESET
+    lost = [begin(1, [*admit(1, [3]), event("admit", 1)], []), end(1)]
+    assert verdict(*lost, begin(2, wrong, []), end(2)) == ("cannot_judge", 2)
+    assert verdict(*lost, reset(), begin(2, wrong, []), end(2)) == ("violated", 1)
+    # one that is live already makes the record malformed, whatever it does with it
+    before = [begin(1, admit(1, [3]), []), end(1)]
+    for events in (
+        [event("finish", 1), *admit(1, [5])],
+        [event("finish", 1), *admit(1), *admit(1)],
+    ):
+        result = judge(*before, begin(2, events, []), end(2))
+        assert [name for name in result.gaps if name.startswith("malformed")]
+        assert "admitted-twice" not in result.gaps
+    # in two records it is another request
+    again = begin(2, [event("finish", 1)], []), end(2), begin(3, admit(1, [5]), []), end(3)
+    assert judge(*before, *again).gaps == {}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_records_of_a_step_while_none_was_begun(number):
+    row = plan(number, [1], [0, 1], [1], group_plan([[3]], [12]))
+    for early in (row, outcome(number, (1, 0)), end(number)):
+        result = judge(early, begin(1, admit(2, [99]), []), end(1))
+        assert result.findings == []
+        assert "bindings-lost" in result.gaps
