@@ -2,7 +2,7 @@
 # Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz lint lint-all check-newcomer clean help
+.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz mutate lint lint-all check-newcomer clean help
 
 build:  ## Build everything; the command is left at build/kvguard
 	@scripts/build.sh build
@@ -30,8 +30,12 @@ check-belief:  ## The judge of the judge: an oracle written apart, generated pro
 bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
 	@scripts/bench.sh
 
-fuzz:  ## Run every fuzz target for a minute with libFuzzer
-	@scripts/fuzz.sh 60
+fuzz:  ## Run every fuzz target for an hour in all, going on where the last run ended (MINUTES=N: of this run)
+	@scripts/setup.sh >/dev/null && scripts/fuzz_hours.py $(if $(MINUTES),--minutes $(MINUTES))
+
+mutate:  ## Mutation testing of geometry, rules and mirror, goes on where it ended (MINUTES=30 bounds a run)
+	@scripts/mutate.sh --jobs "$${KVGUARD_JOBS:-2}" $(if $(MINUTES),--minutes $(MINUTES))
+	@scripts/mutate.sh --report
 
 lint:  ## Format, include direction, licence lines, file length (scripts/lint.sh --fix mends what it can)
 	@scripts/lint.sh

@@ -7,7 +7,7 @@
 KVGUARD_SCRIPT=belief
 . "$(dirname "$0")/lib.sh"
 cd "$KVGUARD_ROOT"
-programs=500  # of each of four campaigns: 2,000
+programs=500  # of each of five campaigns: 2,500
 healthy=2500  # programs of about 40 steps, of each of two campaigns: 200,000 steps
 if [ "${1:-}" = --all ]; then
   programs=5000
@@ -20,7 +20,7 @@ venv=$(scripts/setup.sh | tail -n 1)
 [ -n "${KVGUARD_BUILD:-}" ] || scripts/build.sh build >&2
 build=${KVGUARD_BUILD:-build}
 tool=$build/tests/generate/kvguard_programs
-more=full,window,chunked,zero,copy,transfer,content,dcp
+more=full,window,chunked,zero,copy,transfer,content,dcp,state,cross,draft-pass,micro-batch
 
 passed=0
 failed=0
@@ -49,10 +49,13 @@ part "the oracle's own tests" env KVGUARD_LIBRARY="$build/libkvguard.so" "$venv/
 require=tests/generate/situations.txt
 part "core against oracle: healthy" differential 1000000
 part "core against oracle: one fault in each" differential 2000000 --mutate
+require=tests/generate/situations_all.txt
+part "core against oracle: every layout, healthy" differential 3000000 --features "$more"
+part "core against oracle: every layout, one fault in each" differential 4000000 --mutate --features "$more"
 require=
-part "core against oracle: windows, ranks, transfers, healthy" differential 3000000 --features "$more"
-part "core against oracle: the same, one fault in each" differential 4000000 --mutate --features "$more"
+part "core against oracle: recurrent states, one fault in each" differential 7000000 --mutate --features full,state,content
 part "healthy steps" "$tool" --healthy --first 5000000 --count "$healthy" --require tests/generate/situations.txt
-part "healthy steps: windows, ranks, transfers" "$tool" --healthy --first 6000000 --count "$healthy" --features "$more"
+part "healthy steps: every layout" "$tool" --healthy --first 6000000 --count "$healthy" --features "$more" \
+  --require tests/generate/situations_all.txt
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

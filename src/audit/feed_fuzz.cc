@@ -186,12 +186,19 @@ const void* HostilePlan(Input& in, Record& r) {
     if (in.OneIn(32)) table.rows = (1u << 20) + 1 + in.Word() % (uint64_t{1} << 40);
     if (in.OneIn(4)) table.seq_lens = r.buffers.Array(in);
     if (in.OneIn(4)) table.row_columns = r.buffers.Array(in);
+    if (in.OneIn(4)) {
+      group.encoding = KVGUARD_READ_STATE;
+      group.reads.state = {r.buffers.Array(in), r.buffers.Array(in), r.buffers.Array(in)};
+      if (in.OneIn(2)) group.reads.state.init.dtype = KVGUARD_U8;
+    }
   }
   kvguard_plan& plan = r.plan;
   plan.size = sizeof(plan);
-  plan.pass = in.OneIn(8)   ? in.Byte()
+  plan.pass = in.OneIn(16)  ? in.Byte()
               : in.OneIn(4) ? uint32_t{KVGUARD_PASS_DUMMY}
+              : in.OneIn(2) ? static_cast<uint32_t>(1 + in.Below(4))
                             : uint32_t{KVGUARD_PASS_TARGET};
+  plan.pass_index = static_cast<uint32_t>(in.OneIn(16) ? in.Word() : in.Below(4));
   plan.stage = static_cast<uint32_t>(in.OneIn(16) ? in.Byte() : 1 + in.Below(2));
   plan.flags = in.OneIn(32) ? 1u : 0u;
   plan.num_rows = in.Value(kRows + 1);
@@ -349,6 +356,11 @@ class Life {
     std::vector<int64_t>* arrays[] = {&plan.query_start,     &plan.seq_lens,
                                       &plan.positions,       &plan.groups[0].table,
                                       &plan.groups[0].slots, &plan.groups.back().slots};
+    if (in_.OneIn(4)) plan.pass = static_cast<uint32_t>(1 + in_.Below(4));
+    if (in_.OneIn(4)) plan.pass_index = static_cast<uint32_t>(in_.Below(3));
+    for (auto* states : {&plan.groups.back().in, &plan.groups.back().out}) {
+      if (!states->empty() && in_.OneIn(2)) (*states)[in_.Byte() % states->size()] = in_.Signed(40);
+    }
     auto& array = *arrays[in_.Below(std::size(arrays))];
     if (!array.empty()) array[in_.Byte() % array.size()] = in_.Signed(130);
     if (in_.OneIn(8)) plan.Pad(in_.Below(2), in_.Below(4));
@@ -434,6 +446,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     options.groups[g].window = 1u + (forgets >> 4);
     if ((forgets & 12) == 8) options.groups[g].sink = options.groups[g].retained = 3;
   }
+  // One more group, of a kind that has no tokens of the request's.
+  const uint8_t other = in.Byte();
+  if ((other & 3) != 0) {
+    kvguard::audit::ScenarioGroup group;
+    group.kind = (other & 3) == 1   ? KVGUARD_GROUP_CROSS
+                 : (other & 3) == 2 ? KVGUARD_GROUP_STATE
+                                    : KVGUARD_GROUP_FULL;
+    group.pool = (other & 4) != 0 || (other & 3) == 3 ? 2 : 0;
+    group.host = (other & 3) == 3;
+    if (group.kind == KVGUARD_GROUP_STATE) {
+      group.state_mode = (other >> 4) % 3u;
+      group.shows_states = (other & 8) == 0;
+      if (group.state_mode == KVGUARD_STATE_ALL) options.max_drafts = 0;
+    }
+    options.groups.push_back(group);
+  }
+  if ((other & 128) != 0) options.engine_flags |= KVGUARD_ENGINE_FILLS_TOLD;
   Life(in, options).Run();
   return 0;
 }

@@ -176,6 +176,74 @@ TEST(Equal, NarrowElementsDoNotMatchWideValues) {
   EXPECT_EQ(MatchEqual(wide.data(), pads.data(), pads.size()), 0u);
 }
 
+// The first and the last number that an element can hold are numbers like any other.
+TEST(Equal, TheEndsOfTheRangeMatch) {
+  const std::vector<int32_t> low = {INT32_MIN, INT32_MIN + 1};
+  EXPECT_EQ(MatchRun(low.data(), low.size(), INT32_MIN), 2u);
+  EXPECT_EQ(MatchRun(low.data(), low.size(), int64_t{INT32_MIN} - 1), 0u);
+  for (const int32_t end : {INT32_MIN, INT32_MAX}) {
+    const std::vector<int32_t> values(3, end);
+    EXPECT_EQ(MatchRun(values.data(), 1, end), 1u);
+    EXPECT_EQ(MatchValue(values.data(), values.size(), end), 3u);
+  }
+  // A run that ends exactly with the type.
+  const std::vector<int64_t> wide = {INT64_MAX - 1, INT64_MAX};
+  EXPECT_EQ(MatchRun(wide.data(), wide.size(), INT64_MAX - 1), 2u);
+}
+
+// Rows of one value: an element that is passed over, or looked at twice, is seen by nothing else.
+TEST(Equal, RowsOfOneValueDifferWhereTheyDiffer) {
+  for (const size_t n : kLengths) {
+    std::vector<int64_t> wide(n, 7);
+    std::vector<int32_t> narrow(n, 7);
+    const std::vector<int32_t> other(n, 7);
+    const std::vector<int64_t> even(n, 7);
+    for (size_t wrong = 0; wrong < n; ++wrong) {
+      wide[wrong] = narrow[wrong] = 8;
+      for (const EqualKernels* set : Kernels()) {
+        ASSERT_EQ(set->equal64(wide.data(), other.data(), n), wrong) << set->name << " " << n;
+        ASSERT_EQ(set->equal32(narrow.data(), other.data(), n), wrong) << set->name << " " << n;
+        ASSERT_EQ(set->equal32(other.data(), narrow.data(), n), wrong) << set->name << " " << n;
+        ASSERT_EQ(set->equal64(even.data(), narrow.data(), n), wrong) << set->name << " " << n;
+      }
+      wide[wrong] = narrow[wrong] = 7;
+    }
+  }
+}
+
+// Blocks that follow one another, as a fresh pool gives them: the slots behind a block are those
+// that its run would go on with.
+TEST(Equal, BlocksInARowDifferWhereTheyDiffer) {
+  for (const size_t per_entry : {size_t{16}, size_t{32}, size_t{48}}) {
+    for (const size_t offset : {size_t{0}, size_t{5}}) {
+      const std::vector<int32_t> entries = {3, 4, 5, 6, 7};
+      const size_t n = 4 * per_entry;
+      std::vector<int64_t> slots(n + 64);  // what lies behind the row goes on in the same way
+      for (size_t i = 0; i < slots.size(); ++i)
+        slots[i] = static_cast<int64_t>(3 * per_entry + offset + i);
+      for (size_t wrong = 0; wrong <= n; ++wrong) {
+        const int64_t right = slots[wrong];
+        if (wrong < n) slots[wrong] = 1;
+        for (const EqualKernels* set : Kernels()) {
+          ASSERT_EQ(set->blocks64(slots.data(), n, entries.data(), offset, per_entry), wrong)
+              << set->name << " " << per_entry;
+        }
+        slots[wrong] = right;
+      }
+    }
+  }
+}
+
+// A row of one token is compared without a loop.
+TEST(Equal, OneTokenOfABlock) {
+  const int32_t entry = 9;
+  for (size_t offset = 0; offset < 16; ++offset) {
+    const int64_t right = 9 * 16 + static_cast<int64_t>(offset);
+    for (const int64_t slot : {right - 1, right, right + 1})
+      EXPECT_EQ(MatchBlocks(&slot, 1, &entry, offset, 16), slot == right ? 1u : 0u);
+  }
+}
+
 TEST(Equal, NothingIsReadOfAnEmptyArray) {
   const int64_t* wide = nullptr;
   const int32_t* narrow = nullptr;

@@ -299,7 +299,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
-           block.freed || block.ever_home || block.content.tokens != 0 || block.state_tokens != 0;
+           block.freed || block.ever_home || block.ever_filled || block.content.tokens != 0 || block.state_tokens != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
@@ -317,7 +317,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
       writer.Put(with_content ? block.content.tokens : 0);
       writer.Put(with_content ? block.content.domain : 0);
       writer.Put(static_cast<uint8_t>((block.bound ? 1 : 0) + (block.written ? 2 : 0) +
-                                      (block.ever_home ? 4 : 0)));
+                                      (block.ever_home ? 4 : 0) + (block.ever_filled ? 8 : 0)));
       writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
       writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
       if (layout_->has_states) writer.Put(block.state_tokens);
@@ -514,7 +514,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step) ||
           !reader.Get(&block.home) || !reader.Get(&block.home_group) ||
           !reader.Get(&block.content.tokens) || !reader.Get(&block.content.domain) ||
-          !reader.Get(&filled) || filled > 7 || !reader.Get(&lost) || lost > 1 ||
+          !reader.Get(&filled) || filled > 15 || !reader.Get(&lost) || lost > 1 ||
           !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
@@ -525,6 +525,7 @@ step::Status Mirror::Restore(std::string_view bytes) {
       block.bound = (filled & 1) != 0;
       block.written = (filled & 2) != 0;
       block.ever_home = (filled & 4) != 0;
+      block.ever_filled = (filled & 8) != 0;
       if (block.lost) {
         fresh.lost_.emplace(p, index);
         fresh.lost_claim_ = true;

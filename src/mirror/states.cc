@@ -42,10 +42,11 @@ void Mirror::StatesWritten(Request* request, bool abandoned) {
   const bool known = request->start != KVGUARD_NONE && !abandoned;
   const int64_t end = request->start_high + request->num_tokens;
   for (const geometry::Group& group : layout_->groups) {
-    if (!group.IsState()) continue;
+    if (!group.IsState() || group.on_host) continue;
     const int64_t bound = BoundBlocks(*request, group);
     const auto set = [&](int64_t column, int64_t tokens) {
       if (column < 0 || column >= bound) return;
+      if (!IsClaimed(*request, group, column)) return;
       const int64_t block = BlockAt(*request, group, column);
       if (InPool(group, block) && block != layout_->PoolOf(group).null_block)
         TouchBlock(group, block).state_tokens = tokens;

@@ -240,8 +240,11 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
       }
       Request& request = mirror.at(index);
       if (request.admitted_step == context.step) {
-        if (event.other == KVGUARD_DOMAIN_ENCODER)
-          request.encoder = std::max(request.encoder, event.first + event.count);
+        if (event.other == KVGUARD_DOMAIN_ENCODER) {
+          constexpr int64_t kMost = int64_t{1} << 40;
+          const int64_t end = event.first < kMost - event.count ? event.first + event.count : kMost;
+          request.encoder = std::max(request.encoder, end);
+        }
         request.chain.AddDomain({event.other, event.value, event.first, event.count});
       } else {
         request.chain.Forget();

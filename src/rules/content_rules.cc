@@ -43,7 +43,7 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   if (!mirror.InPool(group, block) || !mirror.IsClaimed(*reader, group, hit.column)) return;
   Block& b = mirror.TouchBlock(group, block);
   const bool told = context.layout().Has(KVGUARD_ENGINE_FILLS_TOLD);
-  if (told && !b.ever_home && b.loading == 0 &&
+  if (told && !b.ever_home && !b.ever_filled && b.loading == 0 &&
       (!group.IsState() || (hit.column + 1) * group.block_size == hit.computed)) {
     EmitOnce(context, kContentUnwritten, KVGUARD_GRADE_PROOF, hit, block);
     return;
@@ -55,7 +55,12 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   if (b.bound) {
     const Request* writer = b.owner != 0 ? mirror.FindRequest(b.owner) : nullptr;
     if (writer == reader) return;
-    const bool filled = writer != nullptr ? end <= Covers(mirror, *writer) : b.written;
+    // A step reads states before it leaves any.
+    const bool written_now =
+        b.write_step == context.step && b.writer != 0 && b.writer != reader->key;
+    const bool too_soon = group.IsState() && (b.since_step == context.step || written_now);
+    const bool filled =
+        !too_soon && (writer != nullptr ? end <= Covers(mirror, *writer) : b.written);
     if (!filled) {
       const bool connector = context.layout().Has(KVGUARD_ENGINE_CONNECTOR) && !told;
       EmitOnce(context, kContentUnwritten,

@@ -106,7 +106,11 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
     const int64_t block = pairs ? event.blocks[i + 1] : event.blocks[i];
     const Announced::Entry entry = {event.group, group.pool, block, source, done};
     // A copy brings a state of as many tokens as its source's; that is not followed.
-    if (pairs && mirror.InPool(group, block)) mirror.TouchBlock(group, block).state_tokens = 0;
+    if (pairs && mirror.InPool(group, block)) {
+      mirror::Block& b = mirror.TouchBlock(group, block);
+      b.state_tokens = 0;
+      b.ever_filled = b.ever_filled || !done;
+    }
     if (done && pairs && group.IsState()) mirror.AddStateCopy({group.id, source, block});
     if (done) {
       announced.Done(entry);

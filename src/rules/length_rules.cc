@@ -15,7 +15,10 @@ uint64_t Judge(Context& context, const step::Ints& lengths, const geometry::Grou
   uint64_t judged = 0;
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
     const RowState& row = (*context.rows)[b];
-    if (row.request == mirror::kNoRequest || row.start == KVGUARD_NONE) continue;
+    if (row.request == mirror::kNoRequest || row.start == KVGUARD_NONE ||
+        row.length == KVGUARD_NONE) {
+      continue;
+    }
     // Of a target pass the scheduler's token count, not the plan's: a row that dropped tokens must
     // not look right by its own account.
     int64_t end = row.start + row.length;

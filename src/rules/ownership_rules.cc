@@ -80,7 +80,10 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
   int64_t previous_block = KVGUARD_NONE;
   mirror::Holding holding;
   kvguard_finding* finding = nullptr;
-  for (int64_t i = 0; i < row.num_tokens && victims <= kMostVictims; ++i) {
+  int64_t tokens = row.num_tokens;
+  if (context.plan->pass == KVGUARD_PASS_DRAFT && context.layout().max_model_len > 0)
+    tokens = std::min(tokens, context.layout().max_model_len - row.start);
+  for (int64_t i = 0; i < tokens && victims <= kMostVictims; ++i) {
     const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
     const bool real = slot >= 0 && slot < group.num_slots;
     const int64_t block = real ? group.BlockOfSlot(slot) : KVGUARD_NONE;

@@ -58,8 +58,9 @@ void JudgeSource(Context& context, const step::StateView& view, const Group& gro
   const int64_t shown = view.in[row.index];
   const int64_t place =
       BoundAt(context, *row.request, group, Mirror::PlaceOf(*row.request, group, row.start));
-  const int64_t store =
+  int64_t store =
       BoundAt(context, *row.request, group, Mirror::StoreOf(*row.request, group, row.start));
+  if (store == context.layout().PoolOf(group).null_block) store = KVGUARD_NONE;  // no state there
   if (place == KVGUARD_NONE || shown == place) return;
   if (store != KVGUARD_NONE && shown == store) return;
   const auto& copies = mirror.state_copies();

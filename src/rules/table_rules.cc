@@ -35,7 +35,7 @@ struct Judged {
 // States: the one that the row starts from, and those that the step leaves.
 Judged JudgedStates(const Context& context, const geometry::Group& group, const RowState& row,
                     size_t n) {
-  if (row.start == KVGUARD_NONE) return {};
+  if (row.start == KVGUARD_NONE || !row.whole) return {};
   const mirror::Request& request = context.mirror->at(row.request);
   const auto clamped = [n](int64_t column) {
     return column < 0 ? 0 : std::min(n, static_cast<size_t>(column));

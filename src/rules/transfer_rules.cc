@@ -123,7 +123,7 @@ void JudgeHandedOut(Context& context, const kvguard_event& event, const Group& g
 // A block that somebody else reads is filled anew.
 void JudgeOverwritten(Context& context, const kvguard_event& event, const Group& group,
                       const Transfer& transfer) {
-  if (group.IsState() || group.IsCross() || group.on_host) return;
+  if (group.IsState() || group.IsCross() || group.on_host || event.request == 0) return;
   mirror::Mirror& mirror = *context.mirror;
   for (const int64_t block : transfer.blocks) {
     if (!mirror.InPool(group, block) || block == context.layout().PoolOf(group).null_block ||

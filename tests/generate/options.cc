@@ -47,13 +47,13 @@ void Shard(Random& random, const Options& o, GroupOptions* group) {
 
 Length DrawLength(Random& random) { return static_cast<Length>(random.Below(3)); }
 
-// What does not go together with a recurrence here: its states cannot be taken back, and each draft
-// would need one of its own.
+// What does not go together with a recurrence here: its states cannot be taken back, and where each
+// block's end has one, drafts would leave them behind wrong tokens.
 void Simplify(Options* o, GroupOptions* group) {
   group->kernel_block_size = group->block_size;
   group->unit = KVGUARD_UNIT_BLOCK;
   group->seq_lens = group->row_columns = false;
-  o->max_drafts = 0;
+  if (group->state_mode == KVGUARD_STATE_ALL) o->max_drafts = 0;
   o->lookahead = 0;
   o->rolls_back = o->loads = o->sends = false;
   if (group->state_mode == KVGUARD_STATE_NONE) o->prefix_cache = false;
@@ -93,6 +93,14 @@ void DrawMemory(Random& random, Options* o) {
     if (o->dcp_size > 1 && !group.is_state() && !random.OneIn(4)) Shard(random, *o, &group);
     group.columns = group.ColumnsFor(o->max_model_len) + random.Range(0, 2);
     o->groups.push_back(group);
+  }
+  for (GroupOptions& group : o->groups) {
+    if (!group.is_state()) continue;
+    group.speculative = o->max_drafts;
+    // A step of drafts enters one more block at most: what is moved on holds no live state.
+    if (group.state_mode == KVGUARD_STATE_ALIGN && group.block_size < o->max_drafts + 2)
+      group.block_size = group.kernel_block_size = o->max_drafts + 2;
+    group.columns = group.ColumnsFor(o->max_model_len) + random.Range(0, 2);
   }
   if (o->has(kCross) && !random.OneIn(4)) DrawCross(random, o);
   for (int64_t p = 0; p < num_pools; ++p) {
@@ -152,7 +160,7 @@ const std::vector<FeatureName>& FeatureNames() {
   static const std::vector<FeatureName> kNames = {
       {kFull, "full"}, {kWindow, "window"}, {kChunked, "chunked"},   {kContent, "content"},
       {kZero, "zero"}, {kCopy, "copy"},     {kTransfer, "transfer"}, {kDraftPass, "draft-pass"},
-      {kDcp, "dcp"},   {kState, "state"},   {kCross, "cross"}};
+      {kDcp, "dcp"},   {kState, "state"},   {kCross, "cross"},       {kMicro, "micro-batch"}};
   return kNames;
 }
 
@@ -227,6 +235,10 @@ Options Options::Draw(uint64_t seed, uint32_t features) {
     o.interleave = random.Of(kInterleaves);
   }
   DrawMemory(random, &o);
+  o.micro_batches = o.has(kMicro) && random.OneIn(2);
+  if (o.has(kDcp) && random.OneIn(4)) o.pad_slot = random.OneIn(2) ? -2 : INT32_MAX;
+  // Everything that the model's connector and its copies do is in the stream.
+  o.fills_told = (o.has(kTransfer) || o.has(kCopy) || o.has(kContent)) && random.OneIn(2);
   if (o.has(kState)) o.copies_of_states_told = !random.OneIn(3);
   return o;
 }
@@ -241,12 +253,14 @@ GeometryBuilder Options::Geometry() const {
   if (connector_flag || loads || sends) fields.flags |= KVGUARD_ENGINE_CONNECTOR;
   if (max_encoder > 0) fields.flags |= KVGUARD_ENGINE_ENCODER;
   if (copies) fields.flags |= KVGUARD_ENGINE_PARTIAL_HITS;
+  if (fills_told) fields.flags |= KVGUARD_ENGINE_FILLS_TOLD;
   fields.max_model_len = static_cast<uint64_t>(max_model_len);
   fields.num_lookahead = static_cast<uint32_t>(lookahead);
   fields.max_drafts = max_drafts;
   fields.dcp_size = fields.num_ranks = static_cast<uint32_t>(dcp_size);
   fields.dcp_rank = fields.rank = static_cast<uint32_t>(dcp_rank);
   fields.interleave = static_cast<uint32_t>(interleave);
+  fields.pad_slot = pad_slot;
   for (const PoolOptions& pool : pools) {
     builder.AddPool(static_cast<uint64_t>(pool.num_blocks), pool.null_block ? 0 : KVGUARD_NONE);
   }
@@ -288,6 +302,9 @@ std::vector<std::pair<std::string, int64_t>> Options::Told() const {
       {"rolls_back", rolls_back},
       {"dummies", dummies},
       {"draft_pass", draft_pass},
+      {"micro_batches", micro_batches},
+      {"fills_told", fills_told},
+      {"pad_slot", pad_slot},
       {"outcome_time", static_cast<int64_t>(outcome_time)},
       {"stages", static_cast<int64_t>(stages)},
       {"tokens_told", tokens_told},

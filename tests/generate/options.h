@@ -28,6 +28,7 @@ enum Feature : uint32_t {
   kDcp = 1u << 8,        // decode context parallel
   kState = 1u << 9,      // recurrent groups
   kCross = 1u << 10,     // cross-attention over an encoder's output
+  kMicro = 1u << 11,     // the target pass comes in micro-batches
 };
 
 struct FeatureName {
@@ -56,6 +57,7 @@ struct GroupOptions {
   int64_t interleave = 1;
   uint32_t shard_formula = 0;
   uint32_t state_mode = KVGUARD_STATE_NONE;
+  int64_t speculative = 0;  // blocks of states behind the running one, for drafts
   int64_t window = 0;
   int64_t sink = 0;      // first tokens that a window keeps for ever
   int64_t retained = 0;  // tokens that a window keeps beyond what it reads
@@ -100,7 +102,7 @@ struct GroupOptions {
   }
   // Columns of a row that holds so many tokens.
   int64_t ColumnsFor(int64_t tokens) const {
-    if (is_state()) return StateColumn(tokens) + 1;
+    if (is_state()) return StateColumn(tokens) + 1 + speculative;
     return (tokens + span() - 1) / span();
   }
   bool is_cross() const { return kind == KVGUARD_GROUP_CROSS; }
@@ -172,6 +174,9 @@ struct Options {
   bool rolls_back = false;
   bool dummies = false;
   bool draft_pass = false;
+  bool micro_batches = false;
+  bool fills_told = false;
+  int64_t pad_slot = -1;
   bool outcomes_without_drafts = true;
   bool tokens_told = false;  // ids at admission and in outcomes
   bool domains = false;

@@ -230,17 +230,37 @@ void Engine::Plans(const Decision& decision) {
   const bool final_too = options.stages == Stages::kBoth || options.stages == Stages::kFinal ||
                          (options.stages == Stages::kFinalLater && program_.steps >= 7);
   if (options.stages == Stages::kFinal) program_.situations.Reach(Situation::kFinalOnly);
-  if (planned) show(KVGUARD_PASS_TARGET, KVGUARD_STAGE_PLANNED);
+  const auto target = [&](uint32_t stage) {
+    if (!options.micro_batches) return show(KVGUARD_PASS_TARGET, stage);
+    for (Plan& part : runner_.ShownParts(stage)) {
+      Record record = NewRecord(KVGUARD_RECORD_PLAN, step_);
+      record.plan = std::move(part);
+      if (stage == KVGUARD_STAGE_FINAL) program_.situations.Reach(Situation::kFinalStage);
+      program_.records.push_back(std::move(record));
+    }
+  };
+  if (planned) target(KVGUARD_STAGE_PLANNED);
   if (options.max_encoder > 0) {
     Record record = NewRecord(KVGUARD_RECORD_PLAN, step_);
     record.plan = runner_.ShownCross(planned ? KVGUARD_STAGE_PLANNED : KVGUARD_STAGE_FINAL);
     program_.records.push_back(std::move(record));
   }
-  if (final_too) show(KVGUARD_PASS_TARGET, KVGUARD_STAGE_FINAL);
+  if (final_too) target(KVGUARD_STAGE_FINAL);
   if (options.draft_pass && planned) {
     // The draft model's first pass runs on the target's numbers.
     program_.situations.Reach(Situation::kDraftPass);
     show(KVGUARD_PASS_DRAFT, KVGUARD_STAGE_PLANNED);
+  }
+}
+
+// The draft model goes on behind what was accepted.
+void Engine::DraftSteps(const Decision& decision) {
+  for (uint32_t k = 1; k <= program_.options.max_drafts; ++k) {
+    Plan plan = runner_.ShownDraft(k, decision);
+    if (plan.num_rows == 0) return;
+    Record record = NewRecord(KVGUARD_RECORD_PLAN, step_);
+    record.plan = std::move(plan);
+    program_.records.push_back(std::move(record));
   }
 }
 
@@ -330,10 +350,13 @@ void Engine::Step() {
     StepOutput output = runner_.Forward(decision);
     untold_.push_back(output);
     unprocessed_.push_back(std::move(output));
+    const bool drafts_first = options.draft_pass && random_.OneIn(2);
+    if (drafts_first) DraftSteps(decision);
     if (time == OutcomeTime::kInStep) {
       TellOutcomes(0);
       program_.situations.Reach(Situation::kOutcomeInStep);
     }
+    if (options.draft_pass && !drafts_first) DraftSteps(decision);
   }
   const bool before_end = random_.OneIn(2);
   if (before_end) EndTransfers();
@@ -355,7 +378,18 @@ void Engine::Step() {
 
 void Engine::Flush() { TellOutcomes(0); }
 
+// The model says -1 where nothing is written; an engine's own number stands for it in the stream.
+void Engine::NamePads() {
+  const int64_t pad = program_.options.pad_slot;
+  if (pad == -1) return;
+  for (Record& record : program_.records) {
+    for (GroupPlan& group : record.plan.groups)
+      std::replace(group.slots.values.begin(), group.slots.values.end(), int64_t{-1}, pad);
+  }
+}
+
 Program Engine::Take() {
+  NamePads();
   program_.error = runner_.error();
   program_.error_step = runner_.error_step();
   return std::move(program_);

@@ -52,6 +52,8 @@ class Engine {
   void AddMoves(const Decision& decision, bool done, std::vector<Event>* events);
   void MovesDone(const Decision& decision);
   void Plans(const Decision& decision);
+  void DraftSteps(const Decision& decision);
+  void NamePads();
   void MaybeDummy(bool inside);
   void TellOutcome(const StepOutput& output);
   void TellOutcomes(size_t keep);

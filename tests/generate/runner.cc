@@ -115,7 +115,8 @@ void Runner::Apply(const Decision& decision, uint64_t step) {
     row.tokens = admission.tokens;
     row.domains = admission.domains;
     row.encoder = admission.encoder;
-    row.computed = admission.computed;
+    row.computed = row.states_end = admission.computed;
+    row.states_drafts = 0;
     row.chain.clear();
     for (size_t i = 0; i < row.tokens.size(); ++i)
       ExtendChain(&row, row.tokens[i], static_cast<int64_t>(i));
@@ -251,7 +252,7 @@ const Plan& Runner::Prepare(const Decision& decision) {
   Pad(decision);
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
     if (Group(g).is_state()) {
-      PointStates(&plan_.groups[g], g);
+      PointStates(&plan_.groups[g], g, decision);
       continue;
     }
     Gather(&plan_.groups[g], g);
@@ -389,7 +390,12 @@ StepOutput Runner::Forward(const Decision& decision) {
     }
   }
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
-    for (size_t b = 0; Group(g).is_state() && b < batch_.size(); ++b) WriteState(b, g);
+    for (size_t b = 0; Group(g).is_state() && b < batch_.size(); ++b)
+      WriteState(b, g, decision.scheduled[order_[b]].drafts);
+  }
+  for (size_t b = 0; b < batch_.size(); ++b) {
+    rows_[batch_[b]].states_end = plan_.seq_lens.values[b];
+    rows_[batch_[b]].states_drafts = decision.scheduled[order_[b]].drafts;
   }
   StepOutput output;
   output.step = step_;

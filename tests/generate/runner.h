@@ -31,6 +31,11 @@ class Runner {
   const Plan& Prepare(const Decision& decision);
   // The same plan as another reader shows it.
   Plan Shown(uint32_t pass, uint32_t stage) const;
+  // The target's plan of this stage, in parts of at least one token.
+  std::vector<Plan> ShownParts(uint32_t stage) const;
+  // The draft model's step k behind the forward: a token of each request that sampled and has a
+  // block for it. No rows: there is none.
+  Plan ShownDraft(uint32_t k, const Decision& decision) const;
   // That over the encoder's output.
   Plan ShownCross(uint32_t stage);
   // The forward and the sampling: writes, reads, advances.
@@ -55,6 +60,8 @@ class Runner {
     std::vector<Domain> domains;
     Domain encoder;
     int64_t computed = 0;
+    int64_t states_end = 0;  // tokens when its last step ended, before rejected drafts
+    int64_t states_drafts = 0;
     std::vector<int64_t> columns;  // by group, in table units
     uint64_t freed_in = 0;
   };
@@ -70,10 +77,11 @@ class Runner {
   int64_t SlotOf(const GroupPlan& plan, size_t b, size_t g, int64_t position) const;
   Array LengthsOf(const GroupOptions& group, Array lengths) const;
   void ComputeSlots(GroupPlan* plan, size_t g);
-  void PointStates(GroupPlan* plan, size_t g);
+  void PointStates(GroupPlan* plan, size_t g, const Decision& decision);
   int64_t BlockOf(size_t row, size_t g, int64_t column) const;
+  int64_t PlaceOf(size_t row, size_t g) const;
   void ReadState(size_t b, size_t g);
-  void WriteState(size_t b, size_t g);
+  void WriteState(size_t b, size_t g, int64_t drafts);
   void RunCross(size_t b, size_t g);
   void Pad(const Decision& decision);
   void WriteAll();

@@ -15,6 +15,14 @@ int64_t Runner::BlockOf(size_t row, size_t g, int64_t column) const {
   return tables_[g][row * Size(widths_[g]) + Size(column)];
 }
 
+// The column that a row's state stands in: one further for each draft that was accepted.
+int64_t Runner::PlaceOf(size_t row, size_t g) const {
+  const GroupOptions& group = Group(g);
+  const Row& r = rows_[row];
+  if (group.state_mode == KVGUARD_STATE_ALL) return group.StateColumn(r.computed);
+  return group.StateColumn(r.states_end) + r.computed - (r.states_end - r.states_drafts);
+}
+
 std::vector<Decision::Copy> Runner::CopyStates(const Decision& decision) {
   std::vector<Decision::Copy> copies;
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
@@ -22,10 +30,9 @@ std::vector<Decision::Copy> Runner::CopyStates(const Decision& decision) {
     if (!group.is_state() || group.state_mode != KVGUARD_STATE_ALIGN) continue;
     for (const Decision::Slice& slice : decision.scheduled) {
       const size_t row = RowOf(slice.key);
-      const int64_t from = group.StateColumn(rows_[row].computed);
       const int64_t to = group.StateColumn(rows_[row].computed + slice.tokens);
-      if (from < 0 || from == to) continue;
-      const int64_t source = BlockOf(row, g, from);
+      if (rows_[row].computed == 0 || group.StateColumn(rows_[row].states_end) == to) continue;
+      const int64_t source = BlockOf(row, g, PlaceOf(row, g));
       const int64_t target = BlockOf(row, g, to);
       const auto id = static_cast<uint32_t>(g);
       *memory_.At(id, target * group.block_size) = *memory_.At(id, source * group.block_size);
@@ -37,14 +44,18 @@ std::vector<Decision::Copy> Runner::CopyStates(const Decision& decision) {
 }
 
 // Where each row's state is and where it goes.
-void Runner::PointStates(GroupPlan* plan, size_t g) {
+void Runner::PointStates(GroupPlan* plan, size_t g, const Decision& decision) {
   const GroupOptions& group = Group(g);
   for (size_t b = 0; b < batch_.size(); ++b) {
     const int64_t end = plan_.seq_lens.values[b];
-    const int64_t out = BlockOf(batch_[b], g, group.StateColumn(end));
-    int64_t in = out;  // moved there by a copy, or never moved
-    if (group.state_mode == KVGUARD_STATE_ALL && starts_[b] > 0)
-      in = BlockOf(batch_[b], g, group.StateColumn(starts_[b]));
+    const int64_t drafts = decision.scheduled[order_[b]].drafts;
+    const int64_t running = group.StateColumn(end);
+    const int64_t out = BlockOf(batch_[b], g, running + drafts);
+    const bool copied = group.state_mode == KVGUARD_STATE_ALIGN &&
+                        group.StateColumn(rows_[batch_[b]].states_end) != running;
+    int64_t in = BlockOf(batch_[b], g, running);  // moved there by a copy
+    if (!copied && starts_[b] > 0) in = BlockOf(batch_[b], g, PlaceOf(batch_[b], g));
+    if (drafts > 0) situations_.Reach(Situation::kStateDrafts);
     if (in != out) situations_.Reach(Situation::kStateMoved);
     plan->in.values[b] = in;
     plan->out.values[b] = out;
@@ -71,7 +82,7 @@ void Runner::ReadState(size_t b, size_t g) {
 }
 
 // Leaves its state behind the row's tokens, and in mode ALL behind each block on the way.
-void Runner::WriteState(size_t b, size_t g) {
+void Runner::WriteState(size_t b, size_t g, int64_t drafts) {
   const GroupOptions& group = Group(g);
   const Row& row = rows_[batch_[b]];
   const GroupPlan& plan = plan_.groups[g];
@@ -88,6 +99,8 @@ void Runner::WriteState(size_t b, size_t g) {
          t += group.block_size)
       leave(BlockOf(batch_[b], g, group.StateColumn(t)), t);
   }
+  for (int64_t j = 0; j < drafts; ++j)
+    leave(BlockOf(batch_[b], g, group.StateColumn(end) + j), end - drafts + j);
   leave(plan.out.values[b], end);
 }
 

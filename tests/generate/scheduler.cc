@@ -82,6 +82,7 @@ Scheduler::Owned Scheduler::NewRequest() {
   r->blocks.assign(options_.groups.size(), {});
   r->hashes.assign(options_.groups.size(), {});
   r->indexed.assign(options_.groups.size(), 0);
+  r->allocated.assign(options_.groups.size(), 0);
   return r;
 }
 
@@ -124,6 +125,7 @@ void Scheduler::Free(Request& r, Freed why) {
     }
     r.blocks[g].clear();
     r.indexed[g] = 0;
+    r.allocated[g] = 0;
   }
 }
 
@@ -207,7 +209,8 @@ bool Scheduler::Allocate(Request& r, int64_t tokens, Blocks* fresh) {
   std::vector<int64_t> wanted(pools_.size(), 0);
   for (size_t g = 0; g < options_.groups.size(); ++g) {
     const int64_t more = ColumnsFor(r, g, tokens) - static_cast<int64_t>(r.blocks[g].size());
-    if (more > 0) wanted[Group(g).pool] += OnlyLast(g) ? 1 : more;
+    if (more > 0)
+      wanted[Group(g).pool] += OnlyLast(g) ? FreshStates(r, g, ColumnsFor(r, g, tokens)) : more;
   }
   for (size_t p = 0; p < pools_.size(); ++p) {
     if (wanted[p] > pools_[p].free()) return false;
@@ -215,24 +218,62 @@ bool Scheduler::Allocate(Request& r, int64_t tokens, Blocks* fresh) {
   fresh->assign(options_.groups.size(), {});
   for (size_t g = 0; g < options_.groups.size(); ++g) {
     const int64_t columns = ColumnsFor(r, g, tokens);
+    if (OnlyLast(g)) {
+      AllocateStates(r, g, columns, fresh);
+      continue;
+    }
     while (static_cast<int64_t>(r.blocks[g].size()) < columns) {
-      if (OnlyLast(g) && static_cast<int64_t>(r.blocks[g].size()) + 1 < columns) {
-        r.blocks[g].push_back(PoolOf(g).null_block());
-        (*fresh)[g].push_back(PoolOf(g).null_block());
-        situations_.Reach(Situation::kNullAppended);
-        continue;
-      }
-      const int64_t block = PoolOf(g).Take(&situations_, Has(Fault::kStaleIndex));
-      const auto [schedule, why] = freed_in_[Group(g).pool][static_cast<size_t>(block)];
-      if (schedule == schedules_ && why == Freed::kFinished)
-        situations_.Reach(Situation::kFinishAndReuse);
-      if (schedule == schedules_ && why == Freed::kPreempted)
-        situations_.Reach(Situation::kPreemptAndReuse);
-      r.blocks[g].push_back(block);
-      (*fresh)[g].push_back(block);
+      r.blocks[g].push_back(TakeBlock(g));
+      (*fresh)[g].push_back(r.blocks[g].back());
     }
   }
   return true;
+}
+
+int64_t Scheduler::TakeBlock(size_t g) {
+  const int64_t block = PoolOf(g).Take(&situations_, Has(Fault::kStaleIndex));
+  const auto [schedule, why] = freed_in_[Group(g).pool][static_cast<size_t>(block)];
+  if (schedule == schedules_ && why == Freed::kFinished)
+    situations_.Reach(Situation::kFinishAndReuse);
+  if (schedule == schedules_ && why == Freed::kPreempted)
+    situations_.Reach(Situation::kPreemptAndReuse);
+  return block;
+}
+
+// Blocks that a row of states takes to have so many columns: those that are not moved on.
+int64_t Scheduler::FreshStates(const Request& r, size_t g, int64_t columns) const {
+  const auto had = static_cast<int64_t>(r.blocks[g].size());
+  const int64_t spare = Group(g).speculative;
+  const int64_t running = columns - 1 - spare;
+  if (r.allocated[g] == 0) return columns - std::max(had, running);
+  const int64_t moved = std::clamp<int64_t>(running - (had - spare), 0, spare);
+  return columns - std::max(had, running) - moved;
+}
+
+// The running state and those of drafts stand at the end; columns between are null, and blocks of
+// drafts that the running state passes by move on (mrv2.md 3.5).
+void Scheduler::AllocateStates(Request& r, size_t g, int64_t columns, Blocks* fresh) {
+  std::vector<int64_t>& row = r.blocks[g];
+  const auto had = static_cast<int64_t>(row.size());
+  if (had >= columns) return;
+  const int64_t spare = Group(g).speculative;
+  const int64_t running = columns - 1 - spare;
+  const auto push = [&](int64_t block) {
+    row.push_back(block);
+    (*fresh)[g].push_back(block);
+  };
+  while (static_cast<int64_t>(row.size()) < running) {
+    push(PoolOf(g).null_block());
+    situations_.Reach(Situation::kNullAppended);
+  }
+  for (int64_t j = had - spare; r.allocated[g] != 0 && j < std::min(had, running); ++j) {
+    const auto at = static_cast<size_t>(j);
+    push(row[at]);
+    row[at] = PoolOf(g).null_block();
+    situations_.Reach(Situation::kStateBlockMoved);
+  }
+  while (static_cast<int64_t>(row.size()) < columns) push(TakeBlock(g));
+  r.allocated[g] = 1;
 }
 
 bool Scheduler::Want(Request& r, int64_t budget, Decision::Slice* slice) {

@@ -142,6 +142,7 @@ class Scheduler {
     Blocks blocks;
     std::vector<std::vector<uint64_t>> hashes;  // by group, of full blocks, as far as asked for
     std::vector<int64_t> indexed;               // by group: columns that were offered to the index
+    std::vector<char> allocated;                // by group: it has fresh blocks, not hits alone
   };
   using Owned = std::unique_ptr<Request>;
   enum class Freed { kNever, kFinished, kPreempted };
@@ -182,6 +183,9 @@ class Scheduler {
   // False: no room; the request stays where it was.
   bool Admit(Request& r, Decision* decision, int64_t* budget);
   bool Allocate(Request& r, int64_t tokens, Blocks* fresh);
+  int64_t FreshStates(const Request& r, size_t g, int64_t columns) const;
+  void AllocateStates(Request& r, size_t g, int64_t columns, Blocks* fresh);
+  int64_t TakeBlock(size_t g);
   void Zero(const Blocks& fresh, Decision* decision);
   void DropSkipped(Request& r);
   int64_t Hit(Request& r);

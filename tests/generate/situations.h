@@ -62,6 +62,12 @@ namespace kvguard::generate {
   X(kFinalStage, "final-stage")                            \
   X(kFinalOnly, "final-stage-alone")                       \
   X(kDraftPass, "draft-pass")                              \
+  X(kDraftStep, "draft-step")                              \
+  X(kDraftAtLimit, "draft-at-the-length-limit")            \
+  X(kMicroBatch, "micro-batches")                          \
+  X(kMicroInside, "micro-batch-inside-a-request")          \
+  X(kStateDrafts, "state-drafts")                          \
+  X(kStateBlockMoved, "speculative-state-block-moved")     \
   X(kWarmUp, "warm-up")                                    \
   X(kSleep, "sleep")                                       \
   X(kNoPositions, "no-positions")                          \

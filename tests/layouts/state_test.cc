@@ -264,6 +264,12 @@ const std::map<std::string, PlantedScenario>& All() {
         }}},
       {"B099-state-behind-the-hit", {align, Hit(8, {0, 7}, 4, {{1, 9}, {7, 29}}, 4)}},
       {"B100-no-state-at-that-boundary", {align, Hit(8, {0, 7}, 6, {{1, 9, 10}, {0, 7, 29}}, 3)}},
+      {"state-of-the-same-step",
+       {align,
+        [](Scenario& s) {
+          s.Admit("p", {{1, 2}, {0, 7}}).Schedule("p", 8);
+          s.Admit("r", {{1, 2, 9}, {0, 7, 29}}, 8).Schedule("r", 2).Step();
+        }}},
       {"content-of-another-prompt", {align, ContentHit(500)}},
       {"table-place-wrong", {Tables(), TableShown(1, 8)}},
       {"table-shown", {Tables(), TableShown(1, 7)}},

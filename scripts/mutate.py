@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mutation testing of src/geometry, src/rules and src/mirror (`make mutate`).
+
+usage: mutate.py [--minutes N] [--jobs N] [--again] [FILE...]
+       mutate.py --report
+       mutate.py --list [FILE...]
+
+Every small change that is tried (a mutant) is compiled in at once and switched on by its number at
+run time (mutation_rewrite.py, tests/mutation/mutant.h). Each is judged by the tests that come by
+its place (mutation_run.py). Results are appended to build-mutate/results.jsonl by the source file's
+hash and the place, so that a run goes on where the last one ended; survivors are judged again by
+tests that have changed, or, with --again, by all.
+
+--report writes docs/mutation.md from the results and from tests/mutation/survivors_*.toml, which
+say of survivors why they are harmless; it ends with 1 if less than 90 % of the mutants are killed.
+
+Exit codes: 0, 1 (--report: below 90 %), 64 usage, 70 the tree does not build or its tests fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mutation_build import BuildError, Source, Work, default_folder
+from mutation_rewrite import Mutant
+from mutation_run import (
+    IMPOSSIBLE,
+    KILLED,
+    STAGES,
+    SURVIVED,
+    TIMED_OUT,
+    UNREACHED,
+    Batch,
+    Judges,
+    Outcome,
+)
+from repo_files import ROOT
+
+TARGET = 90.0  # percent
+PROGRESS = 30.0  # seconds
+PAGE = "docs/mutation.md"
+REASONS = "tests/mutation"  # survivors_*.toml
+DEAD = (KILLED, TIMED_OUT)
+ALIVE = (SURVIVED, UNREACHED)
+
+
+Result = dict[str, Any]
+
+
+def say(text: str) -> None:
+    print(f"mutate: {text}", file=sys.stderr, flush=True)
+
+
+# ---- results
+
+
+def read_results(path: Path) -> dict[str, Result]:
+    """Source.key -> the last result."""
+    results: dict[str, Result] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                result = json.loads(line)
+                results[result["key"]] = result
+            except (json.JSONDecodeError, KeyError):
+                continue  # a run that was ended while it wrote
+    return results
+
+
+@dataclass
+class Todo:
+    source: Source
+    mutant: Mutant
+    batches: list[Batch]  # that have not judged it yet, in order
+    judged: list[str]  # Batch.judge of those that it survived
+
+
+class Run:
+    def __init__(self, judges: Judges, results_path: Path) -> None:
+        self._judges = judges
+        self._path = results_path
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        # A stage is over before the next begins: most mutants are killed by what is quick.
+        self._queues: dict[str, deque[Todo]] = {stage: deque() for stage in STAGES}
+        self._started = time.monotonic()
+
+    def plan(self, mutants: list[tuple[Source, Mutant]], again: bool = False) -> None:
+        results = read_results(self._path)
+        for source, mutant in mutants:
+            result = results.get(source.key(mutant), {})
+            if result.get("status") in (*DEAD, IMPOSSIBLE) and not again:
+                continue
+            judged = [] if again else result.get("judged", [])
+            everything = self._judges.batches(mutant.id, source.name.split("/")[1])
+            left = [batch for batch in everything if batch.judge not in judged]
+            if left:
+                todo = Todo(source, mutant, left, judged)
+                self._queues[left[0].stage].append(todo)
+            elif not everything and result.get("status") != UNREACHED:
+                self._write(Todo(source, mutant, [], []), Outcome(self._judges.unrun(mutant.id)))
+
+    def left(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def go(self, jobs: int, minutes: float | None) -> None:
+        say(f"{self.left()} mutants to judge")
+        self._started = time.monotonic()
+        end = None if minutes is None else self._started + 60 * minutes
+        with ThreadPoolExecutor(jobs) as pool:
+            workers = [pool.submit(self._work, end) for _ in range(jobs)]
+            last = time.monotonic()
+            while not all(worker.done() for worker in workers):
+                time.sleep(0.5)
+                if time.monotonic() - last >= PROGRESS:
+                    last = time.monotonic()
+                    self._progress()
+            for worker in workers:
+                worker.result()  # an error of a judge ends the run
+        self._progress()
+
+    def _next(self, end: float | None) -> Todo | None:
+        with self._lock:
+            if end is None or time.monotonic() < end:
+                for queue in self._queues.values():
+                    if queue:
+                        return queue.popleft()
+        return None
+
+    def _work(self, end: float | None) -> None:
+        while todo := self._next(end):
+            stage = todo.batches[0].stage
+            now = [batch for batch in todo.batches if batch.stage == stage]
+            todo.batches = todo.batches[len(now) :]
+            outcome = self._judges.judge(todo.mutant.id, now)
+            if outcome.status == SURVIVED:
+                todo.judged = sorted({*todo.judged, *(batch.judge for batch in now)})
+            self._write(todo, outcome)
+
+    def _write(self, todo: Todo, outcome: Outcome) -> None:
+        result = {
+            "key": todo.source.key(todo.mutant),
+            "file": todo.mutant.file,
+            "line": todo.mutant.line,
+            "column": todo.mutant.column,
+            "operator": todo.mutant.operator,
+            "change": todo.mutant.change,
+            "status": outcome.status,
+            "by": outcome.by,
+            "seconds": outcome.seconds,
+            "judged": todo.judged,
+            "left": len(todo.batches),
+        }
+        with self._lock:
+            more = outcome.status == SURVIVED and todo.batches
+            self._counts["more" if more else outcome.status] += 1
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(result) + "\n")
+            if more:
+                self._queues[todo.batches[0].stage].append(todo)
+
+    def _progress(self) -> None:
+        with self._lock:
+            counts = self._counts.copy()
+            queued = {stage: len(queue) for stage, queue in self._queues.items()}
+        done = counts.total()
+        left = sum(queued.values())
+        minutes = (time.monotonic() - self._started) / done * left / 60 if done else 0.0
+        waiting = ", ".join(f"{number} for {stage}" for stage, number in queued.items())
+        say(
+            f"{done}/{done + left}, {counts[KILLED]} killed, {counts[TIMED_OUT]} timed out, "
+            f"{counts[SURVIVED] + counts[UNREACHED]} survived; waiting: {waiting}; "
+            f"about {minutes:.0f} min left"
+        )
+
+
+# ---- report
+
+
+def read_reasons(folder: Path) -> dict[tuple[str, str, str], str]:
+    """(file, line's text, change) -> why the mutant is harmless."""
+    return {
+        (group["file"], line, change): group["reason"]
+        for path in sorted(folder.glob("survivors_*.toml"))
+        for group in tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
+        for line, change in group["mutants"]
+    }
+
+
+def share(counts: Counter[str]) -> float:
+    total = sum(counts[status] for status in (*DEAD, *ALIVE, "not run"))
+    return 100.0 * (counts[KILLED] + counts[TIMED_OUT]) / total if total else 100.0
+
+
+def table_row(name: str, counts: Counter[str]) -> str:
+    total = sum(counts[status] for status in (*DEAD, *ALIVE, "not run"))
+    cells = [total, counts[KILLED], counts[TIMED_OUT], counts[SURVIVED], counts[UNREACHED]]
+    return f"| {name} | {' | '.join(map(str, cells))} | {share(counts):.1f} % |"
+
+
+def code(text: str) -> str:
+    return "`` " + text.replace("|", "\\|") + " ``"
+
+
+def page(
+    work: Work, results: dict[str, Result], reasons: dict[tuple[str, str, str], str], commit: str
+) -> tuple[str, float]:
+    """The page, and the share of killed mutants."""
+    by_file: dict[str, Counter[str]] = {}
+    alive: list[tuple[Mutant, str, str]] = []
+    unfinished = 0
+    for source, mutant in work.mutants():
+        result = results.get(source.key(mutant))
+        status = result["status"] if result else "not run"
+        by_file.setdefault(source.name, Counter())[status] += 1
+        if status in ALIVE:
+            unfinished += bool(result and result.get("left"))
+            reason = reasons.get((mutant.file, mutant.text, mutant.change), "open")
+            alive.append((mutant, status, reason))
+    total = sum(by_file.values(), Counter())
+    harmless = sum(reason != "open" for _, _, reason in alive)
+    dead = total[KILLED] + total[TIMED_OUT]
+    counted = sum(total[status] for status in (*DEAD, *ALIVE, "not run"))
+    skipped = [mutant for source in work.sources.values() for mutant in source.left_out]
+    lines = [
+        "<!-- made by scripts/mutate.py --report: change the tests, not this page -->",
+        "# Mutation testing",
+        "",
+        "How much the tests notice. Each mutant is one small change of `src/geometry`, `src/rules` "
+        "or `src/mirror`: a comparison with another boundary or its opposite, another arithmetic "
+        "or logical operator, the opposite of a condition or of a returned truth value, a constant "
+        "that is off by one, a statement that is gone. A mutant is killed if a test fails, or a "
+        "generated program is judged otherwise than by the oracle (`oracle/`). `make mutate` runs "
+        "them and goes on where it ended; `tests/mutation/survivors_*.toml` hold the reasons.",
+        "",
+        f"Commit {commit}: {counted} mutants, "
+        f"{share(total):.1f} % killed (target: {TARGET:.0f} %). {len(alive)} survive: {harmless} "
+        f"harmless with a reason below, {len(alive) - harmless} open; of these "
+        f"{unfinished} still wait for slow tests. Without the harmless ones "
+        f"{100.0 * dead / max(1, counted - harmless):.1f} % are killed. "
+        f"Not run: {total['not run']}. Not counted: {len(skipped)} that do not compile, "
+        f"{total[IMPOSSIBLE]} at types without the other operator.",
+        "",
+        "A time-out (ten times the original's processor time, at least 5 s) is a kill. "
+        "*Unreached* survive without a run: no test comes by their place.",
+        "",
+        "| file | mutants | killed | timed out | survived | unreached | killed |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        *(table_row(f"`{name}`", by_file[name]) for name in sorted(by_file)),
+        table_row("all", total),
+        "",
+        "## Survivors",
+        "",
+        "| place | change | why |",
+        "|---|---|---|",
+    ]
+    for mutant, status, reason in sorted(alive, key=lambda row: (row[0].file, row[0].id)):
+        why = reason if status == SURVIVED or reason != "open" else "open, unreached"
+        lines.append(f"| {mutant.file}:{mutant.line} | {code(mutant.change)} | {why} |")
+    if skipped:
+        said = work.skipped()
+        lines += ["", "## Left out", "", "| place | change | the compiler |", "|---|---|---|"]
+        for mutant in sorted(skipped, key=lambda m: m.id):
+            error = said.get(work.sources[mutant.file].key(mutant), "with its neighbour")
+            lines.append(f"| {mutant.file}:{mutant.line} | {code(mutant.change)} | {error} |")
+    return "\n".join(lines) + "\n", share(total)
+
+
+def report(work: Work, results: dict[str, Result]) -> int:
+    commit = subprocess.run(
+        ["git", "-C", work.root, "rev-parse", "--short=12", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    reasons = read_reasons(work.root / REASONS)
+    text, killed = page(work, results, reasons, commit or "unknown")
+    (work.root / PAGE).write_text(text, encoding="utf-8")
+    alive = {
+        (mutant.file, mutant.text, mutant.change)
+        for source, mutant in work.mutants()
+        if results.get(source.key(mutant), {"status": SURVIVED})["status"] in ALIVE
+    }
+    for file, line, change in sorted(set(reasons) - alive):
+        say(f"{REASONS}: no such survivor any more: {file}: {line}: {change}")
+    print(f"{killed:.1f} % killed, {PAGE} is written")
+    return 0 if killed >= TARGET else 1
+
+
+# ---- command
+
+
+def chosen(mutants: list[tuple[Source, Mutant]], files: list[str]) -> list[tuple[Source, Mutant]]:
+    return [pair for pair in mutants if not files or any(pair[0].name.startswith(f) for f in files)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Mutation testing.", usage=__doc__)
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("files", nargs="*")
+    try:
+        options = parser.parse_args()
+    except SystemExit as exit_:
+        return 64 if exit_.code else 0
+    work = Work(ROOT, default_folder(ROOT), options.jobs)
+    results_path = work.folder / "results.jsonl"
+    try:
+        if options.report or options.list:
+            work.rewrite()
+        else:
+            work.make()
+        mutants = chosen(work.mutants(), options.files)
+        if not mutants:
+            say(f"no mutant in {' '.join(options.files)}")
+            return 64
+        if options.list:
+            for _, mutant in mutants:
+                print(f"{mutant.id} {mutant.place}: {mutant.change}")
+            return 0
+        if options.report:
+            return report(work, read_results(results_path))
+        judges = Judges(ROOT, work.folder, sys.executable, options.jobs)
+        judges.survey(say)
+        run = Run(judges, results_path)
+        run.plan(mutants, options.again)
+        run.go(options.jobs, options.minutes)
+    except (BuildError, RuntimeError) as error:
+        say(str(error))
+        return 70
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
