@@ -59,6 +59,12 @@ std::map<std::string, std::string> InTableWords(
     const bool same = name == "none" ? key == 0 : p.s.Key(name) == key;
     fields[field] = same ? name : "key " + std::to_string(key);
   };
+  const auto pass = [&] {
+    std::string name = kvguard_name("pass", finding.pass);
+    if (finding.pass == KVGUARD_PASS_DRAFT || finding.pass == KVGUARD_PASS_MICRO_BATCH)
+      name.append(":").append(std::to_string(finding.pass_index));
+    return name;
+  };
   fields["code"] = CodeName(finding.code);
   fields["at"] = p.first_at();
   fields["step"] = std::to_string(finding.step);
@@ -71,7 +77,7 @@ std::map<std::string, std::string> InTableWords(
   if (expected.count("rank") != 0) fields["rank"] = std::to_string(finding.rank);
   if (expected.count("row") != 0) fields["row"] = std::to_string(finding.row);
   if (expected.count("stage") != 0) fields["stage"] = kvguard_name("stage", finding.stage);
-  if (expected.count("pass") != 0) fields["pass"] = kvguard_name("pass", finding.pass);
+  if (expected.count("pass") != 0) fields["pass"] = pass();
   return fields;
 }
 
@@ -92,6 +98,8 @@ Ints operator+(Ints left, const Ints& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;
 }
+
+void HideGroup1(ScenarioPlan& plan) { plan.groups[1].present = false; }
 
 Geometry Geometry::Full(uint32_t block, uint64_t pool) {
   Geometry g;
@@ -143,6 +151,11 @@ Geometry& Geometry::Flags(uint32_t flags) {
   return *this;
 }
 
+Geometry& Geometry::Host() {
+  options_.groups.back().host = true;
+  return *this;
+}
+
 Geometry& Geometry::Ranks(uint32_t rank, uint32_t size, uint32_t interleave) {
   options_.dcp_rank = rank;
   options_.dcp_size = size;
@@ -167,7 +180,7 @@ Geometry& Geometry::Columns(uint64_t columns) {
 }
 
 Geometry& Geometry::ModelLen(uint64_t tokens) {
-  options_.max_model_len = tokens;
+  options_.max_model_len = options_.max_tokens = tokens;
   return *this;
 }
 
@@ -211,6 +224,11 @@ void Play::Show(const PlanEdit& edit, uint32_t stage) {
   ScenarioPlan plan = s.RightPlan();
   plan.stage = stage;
   if (edit) edit(plan);
+  s.Plan(plan);
+  Fed("plan");
+}
+
+void Play::Pass(const ScenarioPlan& plan) {
   s.Plan(plan);
   Fed("plan");
 }

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "audit/scenario.h"
+#include "tests/support/passes.h"
 
 namespace kvguard::tests {
 
@@ -21,7 +22,11 @@ using PlanEdit = std::function<void(ScenarioPlan&)>;
 
 inline constexpr uint32_t kAsync = KVGUARD_ENGINE_ASYNC;
 inline constexpr uint32_t kConnector = KVGUARD_ENGINE_CONNECTOR;
+inline constexpr uint32_t kEncoder = KVGUARD_ENGINE_ENCODER;
+inline constexpr uint32_t kFillsTold = KVGUARD_ENGINE_FILLS_TOLD;
 inline constexpr uint32_t kPrefix = KVGUARD_ENGINE_PREFIX_CACHE;
+inline constexpr uint32_t kFull = KVGUARD_GROUP_FULL;
+inline constexpr uint32_t kCross = KVGUARD_GROUP_CROSS;
 inline constexpr uint32_t kStateNone = KVGUARD_STATE_NONE;
 inline constexpr uint32_t kStateAlign = KVGUARD_STATE_ALIGN;
 inline constexpr uint32_t kFree = KVGUARD_EVENT_FREE;
@@ -29,6 +34,7 @@ inline constexpr uint32_t kZero = KVGUARD_EVENT_ZERO;
 inline constexpr uint32_t kZeroDone = KVGUARD_EVENT_ZERO_DONE;
 inline constexpr uint32_t kCopy = KVGUARD_EVENT_COPY;
 inline constexpr uint32_t kCopyDone = KVGUARD_EVENT_COPY_DONE;
+inline constexpr uint32_t kReserve = KVGUARD_EVENT_RESERVE;
 inline constexpr uint32_t kLoad = KVGUARD_EVENT_LOAD;
 inline constexpr uint32_t kLoadDone = KVGUARD_EVENT_LOAD_DONE;
 inline constexpr uint32_t kLoadFailed = KVGUARD_EVENT_LOAD_FAILED;
@@ -43,6 +49,9 @@ Ints Range(int64_t first, int64_t last);
 Ints Seq(char letter, int64_t first, int64_t last);
 Ints operator+(Ints left, const Ints& right);
 
+// No target pass reads G1: it is on the host, or of kind CROSS.
+void HideGroup1(ScenarioPlan& plan);
+
 // "G0 full block 16 pool 64; flags prefix" of a sketch. Rows are as wide as the pool unless said.
 class Geometry {
  public:
@@ -54,11 +63,14 @@ class Geometry {
   Geometry& State(uint32_t mode, uint32_t block, uint32_t pool);
   Geometry& Kernel(uint32_t tokens, uint32_t unit);
   Geometry& Flags(uint32_t flags);
+  // The pool of the last group is one of the host.
+  Geometry& Host();
   // "rank 0 of DCP 2, interleave 1"; the last group kept whole by every rank.
   Geometry& Ranks(uint32_t rank, uint32_t size, uint32_t interleave);
   Geometry& Replicated();
   Geometry& NoNull();
   Geometry& Columns(uint64_t columns);
+  // 8192 unless said; a step may have as many tokens.
   Geometry& ModelLen(uint64_t tokens);
   Geometry& Drafts(uint32_t drafts);
   Geometry& NarrowSlots();
@@ -97,6 +109,8 @@ class Play {
   // The same, record by record.
   void Begin(const std::vector<Row>& rows);
   void Show(const PlanEdit& edit = nullptr, uint32_t stage = KVGUARD_STAGE_PLANNED);
+  // A plan of another pass.
+  void Pass(const ScenarioPlan& plan);
   void End();
   void Told(uint64_t step, const std::string& name, uint32_t rejected = 0);
   // An event in an OUTCOME of the last step.

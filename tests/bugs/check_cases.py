@@ -59,7 +59,7 @@ CODES = {
         103: "row-duplicate",
         104: "query-length-mismatch",
         105: "query-start-malformed",
-        106: "micro-batch-partition",
+        106: "micro-batch-missing",
     },
     "binding": {
         201: "block-out-of-range",
@@ -93,7 +93,7 @@ CODES = {
         802: "domain-mismatch",
         803: "content-unwritten",
         804: "content-misplaced",
-        805: "shared-write",
+        805: "load-overwrites",
     },
     "frontier": {
         901: "frontier-mismatch",
@@ -129,15 +129,9 @@ CODES = {
     },
 }
 
-# Codes that no family has yet and a case would be named by; `codes` then has the nearest one.
-WANTED = {
-    906: "scheduled-in-flight",
-    1108: "load-in-flight",
-}
-
 FIELDS = {
     "case": {
-        *("id", "engine", "url", "title", "class", "answer", "codes", "wanted", "layout"),
+        *("id", "engine", "url", "title", "class", "answer", "codes", "layout"),
         *("needs", "reason", "wrong", "right"),
     },
     "trap": {"id", "url", "title", "layout", "needs", "reason", "right"},
@@ -147,7 +141,7 @@ RECORDS = ("GEOMETRY", "BEGIN", "PLAN", "OUTCOME", "END")
 FIRST = re.compile(
     r"^first: KV(?P<code>\d{4}) step=\d+ at=(?P<at>begin|plan|outcome|end) group=(?:\d+|all)"
     r" request=(?:[A-Z]\d*|none) pos=(?:\d+|none) expected=(?:-?\d+|none) observed=(?:-?\d+|none)"
-    r"(?: pass=(?:dummy|(?:draft|micro-batch):\d+)| stage=final| row=\d+| rank=\d+"
+    r"(?: pass=(?:dummy|cross|(?:draft|micro-batch):\d+)| stage=final| row=\d+| rank=\d+"
     r"| victim=[A-Z]\d*)*$",
     re.MULTILINE,
 )
@@ -210,8 +204,6 @@ def flaws_of_fires(case: dict[str, Any]) -> list[str]:
     for code in codes:
         if number_of(code) not in known:
             flaws.append(f"code {code} is not in the planned catalogue")
-    if "wanted" in case and number_of(case["wanted"]) not in WANTED:
-        flaws.append(f"wanted code {case['wanted']} is not in the list of wanted ones")
     if not case.get("needs"):
         flaws.append("fires, but needs names no evidence")
     wrong = str(case.get("wrong", ""))
@@ -240,7 +232,7 @@ def flaws_of_case(case: dict[str, Any], header: Header) -> list[str]:
         return [*flaws, f"answer {answer} is not one of {', '.join(ANSWERS)}"]
     if answer == "fires":
         return flaws + flaws_of_fires(case)
-    if any(field in case for field in ("codes", "wanted", "wrong")):
+    if any(field in case for field in ("codes", "wrong")):
         flaws.append(f"answer is {answer}, so there is no code and nothing wrong to play")
     if answer == "silent":
         flaws += flaws_of_text(case, ("right",))
@@ -288,9 +280,6 @@ def print_counts(cases: list[dict[str, Any]], traps: list[dict[str, Any]]) -> No
         of_family = {code: codes[code] for code in rules if codes[code]}
         names = ", ".join(f"{code:04} x{n}" for code, n in of_family.items())
         print(f"  {family:<12}{sum(of_family.values()):>4}  {names}")
-    wanted = Counter(case["wanted"] for case in fires if "wanted" in case)
-    for code, n in sorted(wanted.items()):
-        print(f"  wanted {code} {WANTED[number_of(code) or 0]}: {n}")
     print(f"by engine{'':<26}all {' '.join(f'{answer:>10}' for answer in ANSWERS)}")
     for engine, n in sorted(Counter(case["engine"] for case in cases).items()):
         of_engine = Counter(case["answer"] for case in cases if case["engine"] == engine)

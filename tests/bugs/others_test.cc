@@ -143,6 +143,16 @@ BUG(B076, TensorRT_LLM_issues_13320, Geometry::Full(32, 4096).Flags(kConnector))
   p.Run({{"R", 32, 1}});
 }
 
+// Both pools have the size of the host's here.
+BUG(B130, tokenspeed_pull_293,
+    Geometry::Full(16, 128).And(kFull, 0, 16, 1).Host().Flags(kPrefix | kConnector)) {
+  p.s.Admit("N", {{1}, {}}).Admit("R", {{}, Range(60, 64)});
+  p.s.Blocks(kLoad, "R", {60, 61, 62}, 1, 0, 1).Blocks(kLoadDone, "", {}, 1);
+  p.Run({{"N", 0, 10}}, HideGroup1);
+  p.s.Blocks(kLoad, "R", p.wrong ? Ints{60, 61} : Ints{63, 64}, 2, 48, 1);
+  p.Run({{"N", 10, 1}}, HideGroup1);
+}
+
 BUG(B140, TensorRT_LLM_pull_15546, Geometry::Full(32, 64).Flags(kAsync)) {
   p.s.SkipTo(7);
   p.s.Admit("X", {{3, 4}}).Admit("Y", {{9, 10}});

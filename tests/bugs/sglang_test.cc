@@ -6,7 +6,6 @@
 namespace kvguard::tests {
 namespace {
 
-constexpr uint32_t kFull = KVGUARD_GROUP_FULL;
 constexpr uint32_t kWindow = KVGUARD_GROUP_WINDOW;
 
 BUG(B008, sglang_pull_26292, Geometry::Full(1, 64)) {
@@ -45,6 +44,19 @@ BUG(B038, sglang_pull_38961, Geometry::Full(16, 64).Flags(kConnector)) {
   if (!p.wrong) p.Told(kDrain, "", {}, 5);
   p.s.Admit("B", {{44}});
   p.Run({{"B", 0, 10}});
+}
+
+BUG(B040, sglang_pull_31427,
+    Geometry::Full(16, 64).And(kFull, 0, 16, 1).Host().Flags(kPrefix | kConnector)) {
+  p.s.Admit("N", {{1}, {}});
+  p.s.Expect("R").Blocks(kSend, "", {5}, 1, 0, 1).Blocks(kLoad, "R", {60}, 2);
+  p.Run({{"N", 0, 10}}, HideGroup1);
+  if (!p.wrong) {
+    p.Told(kSendDone, "", {}, 1);
+    p.Told(kLoadDone, "", {}, 2);
+  }
+  p.s.Blocks(kReserve, "", {5}, 3, 0, 1);
+  p.Run({{"N", 10, 1}}, HideGroup1);
 }
 
 BUG(B047, sglang_jax_pull_994, Geometry::Full(1, 64)) {
@@ -146,6 +158,16 @@ BUG(B110, sglang_pull_32902, Geometry::Chunked(8192, 16, 128)) {
     plan.Table(0, 0, 0) = 80;
     plan.Table(0, 0, 1) = 81;
   });
+}
+
+BUG(B128, sglang_pull_33309, Geometry::Full(16, 64).Flags(kConnector | kFillsTold)) {
+  p.s.Expect("R").Blocks(kLoad, "R", {5, 6, 7, 8}, 1);
+  if (!p.wrong) p.s.Blocks(kLoad, "R", {9, 10}, 2, 64);
+  p.Idle();
+  p.Told(kLoadDone, "", {}, 1);
+  if (!p.wrong) p.Told(kLoadDone, "", {}, 2);
+  p.s.Admit("R", {Range(5, 11)}, 96);
+  p.Run({{"R", 96, 1}});
 }
 
 BUG(B133, sglang_issues_30057, Geometry::Full(64, 64).And(kFull, 0, 64, 1).Flags(kConnector)) {

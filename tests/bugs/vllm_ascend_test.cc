@@ -21,6 +21,20 @@ BUG(B023, vllm_ascend_issues_10245, Geometry::Full(16, 64).Flags(kConnector)) {
   p.Told(kSend, "R", p.wrong ? Ints{0, 0, 0} : Ints{21, 22, 23}, 1);
 }
 
+BUG(B074, vllm_ascend_issues_9098,
+    Geometry::Full(128, 700).Columns(625).ModelLen(80000).Drafts(2)) {
+  p.s.Admit("R", {Range(1, 625)});
+  p.Run({{"R", 0, 79999}});
+  p.Begin({{"R", 79999}});
+  p.Show();
+  ScenarioPlan draft = Draft(p.s.RightPlan(), 1, {79999}, 128);
+  EXPECT_EQ(draft.groups[0].slots, Ints{80127});
+  EXPECT_EQ(draft.seq_lens, Ints{80000});
+  if (p.wrong) draft.seq_lens = {80001};
+  p.Pass(draft);
+  p.End();
+}
+
 BUG(B081, vllm_ascend_pull_11466,
     Geometry::Full(1024, 64).State(kStateAlign, 1024, 0).Columns(wrong ? 4 : 6).Drafts(2)) {
   p.s.Admit("R", {{1, 2, 3, 4}, {0, 0, 0, 31, 32, 33}});

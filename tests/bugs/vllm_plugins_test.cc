@@ -43,6 +43,25 @@ BUG(B006, LMCache_pull_2007, Geometry::Full(16, 64).Flags(kConnector)) {
   p.Run({{"R", 32, 2}, {"S", 40, 1}});
 }
 
+// Both pools have the larger one's size here, and neither a null block.
+BUG(B015, vllm_rbln_pull_549,
+    Geometry::Full(16, 64).NoNull().And(kCross, 0, 1500, 1).Flags(kEncoder)) {
+  p.s.Admit("Q", {{1}, {0}}).Domain(KVGUARD_DOMAIN_ENCODER, 1, 0, 1500);
+  p.Begin({{"Q", 0, 4}});
+  p.Show(HideGroup1);
+  p.Pass(Cross(p.s.RightPlan(), {1500}, {true}, 1500));
+  p.End();
+  p.Told(1, "Q");
+  p.s.Finish("Q").Admit("R", {{2}, {1}}).Domain(KVGUARD_DOMAIN_ENCODER, 2, 0, 1500);
+  p.Begin({{"R", 0, 4}});
+  p.Show(HideGroup1);
+  ScenarioPlan cross = Cross(p.s.RightPlan(), {1500}, {true}, 1500);
+  EXPECT_EQ(cross.groups[1].slots, Range(1500, 2999));
+  if (p.wrong) cross.Table(1, 0, 0) = 0;
+  p.Pass(cross);
+  p.End();
+}
+
 BUG(B028, kvcached_pull_398, Geometry::Full(16, 64).State(kStateNone, 16, 0)) {
   p.s.Admit("R", {{1}, {p.wrong ? 0 : 2}});
   p.Run({{"R", 0, 10}});
@@ -119,6 +138,23 @@ BUG(B118, tt_xla_issues_5778, Geometry::Full(16, 128)) {
     plan.Table(0, 0, 0) = 12;
     plan.Table(0, 0, 1) = 13;
   });
+}
+
+BUG(B125, LMCache_issues_2206,
+    Geometry::Full(16, 1024).ModelLen(16384).Flags(kPrefix | kConnector)) {
+  p.s.Admit("V", {Range(1, 926)}).Tokens(Seq('v', 0, 14815));
+  p.Run({{"V", 0, 14816}});
+  p.s.Append("V", {928}).Admit("R", {Range(1, 927)}, 14820);
+  p.s.Tokens(Seq('v', 0, 14819) + Seq('r', 14820, 14820));
+  p.s.Blocks(kLoad, "R", p.wrong ? Range(913, 927) : Ints{927}, 1, p.wrong ? 14592 : 14816);
+  p.s.Blocks(kLoadDone, "", {}, 1);
+  p.Run({{"R", 14820, 1}, {"V", 14816, 1}});
+}
+
+BUG(B135, LMCache_Ascend_pull_270, Geometry::Full(16, 64).Flags(kConnector | kFillsTold)) {
+  p.s.Admit("R", {{5, 6, 7}}, 32);
+  if (!p.wrong) p.s.Blocks(kLoad, "R", {5, 6}, 1).Blocks(kLoadDone, "", {}, 1);
+  p.Run({{"R", 32, 2}});
 }
 
 BUG(B136, dynamo_issues_15079, Geometry::Full(16, 64).Flags(kConnector)) {

@@ -24,6 +24,21 @@ BUG(B003, vllm_issues_39589, Geometry::Full(16, 64)) {
   });
 }
 
+// Rotary coordinates are no positions, so none are shown.
+BUG(B009, vllm_issues_54498, Geometry::Full(16, 64).Drafts(2)) {
+  p.s.Admit("R", {{7, 8, 9}});
+  p.Begin({{"R", 0, 44}});
+  p.Show([](ScenarioPlan& plan) { plan.positions_present = false; });
+  ScenarioPlan draft = Draft(p.s.RightPlan(), 1, {44}, 16);
+  draft.positions_present = false;
+  EXPECT_EQ(draft.groups[0].slots, Ints{156});
+  EXPECT_EQ(draft.seq_lens, Ints{45});
+  if (p.wrong) draft.groups[0].slots = {126};
+  p.Pass(draft);
+  p.End();
+  p.Told(1, "R");
+}
+
 BUG(B013, vllm_pull_7018, Geometry::Full(16, 64).NoNull().Flags(kPrefix)) {
   p.s.Admit("P", {{1, 2, 3, 9}}).Tokens(Seq('a', 0, 59));
   p.Run({{"P", 0, 60}});
@@ -100,6 +115,36 @@ BUG(B061, vllm_pull_4761, Geometry::Full(16, 64).NoNull().Flags(kPrefix)) {
   }
 }
 
+BUG(B065, vllm_pull_43569, Geometry::Full(16, 64).Flags(kPrefix | kFillsTold)) {
+  p.s.SkipTo(8);
+  p.s.Admit("Q", {{5}});
+  p.Run({{"Q", 0, 4}});
+  std::vector<Row> rows;
+  if (!p.wrong) {
+    p.s.Admit("A", {{30}}).Tokens(Seq('a', 0, 15));
+    rows.push_back({"A", 0, 16});
+  }
+  p.s.Admit("B", {{30, 31}}, 16).Tokens(Seq('a', 0, 15) + Seq('b', 16, 19));
+  rows.push_back({"B", 16, 4});
+  rows.push_back({"Q", 4, 1});
+  p.Run(rows);
+}
+
+BUG(B067, vllm_pull_48195,
+    Geometry::Full(16, 64).State(kStateAlign, 16, 0).Flags(kPrefix | kConnector | kFillsTold)) {
+  p.s.Admit("P", {Range(1, 8), Ints(7, 0) + Ints{40}}).Tokens(Seq('p', 0, 127));
+  p.Run({{"P", 0, 128}});
+  p.s.Finish("P").Admit("Q", {Range(5, 8), {0, 0, 0, 41}}).Tokens(Seq('q', 0, 59));
+  p.Run({{"Q", 0, 60}});
+  if (p.wrong) {
+    p.s.Admit("T", {Range(1, 4) + Range(21, 25), Ints(7, 0) + Ints{40, 42}}, 128);
+  } else {
+    p.s.Admit("T", {Range(21, 29), Ints(8, 0) + Ints{42}});
+  }
+  p.s.Tokens(Seq('p', 0, 127) + Seq('t', 128, 135));
+  p.Run({{"T", p.wrong ? 128 : 0, p.wrong ? 8 : 136}});
+}
+
 BUG(B069, vllm_issues_30931, Geometry::Full(16, 64).Flags(kPrefix)) {
   constexpr uint32_t kLora = KVGUARD_DOMAIN_LORA;
   p.s.Admit("A", {{5, 6}}).Tokens(Seq('a', 0, 16)).Domain(kLora, 1, 0, 17);
@@ -118,6 +163,21 @@ BUG(B070, vllm_issues_44701, Geometry::Full(16, 64).Flags(kPrefix)) {
   p.Run({{"B", p.wrong ? 16 : 0, p.wrong ? 1 : 17}});
 }
 
+BUG(B077, vllm_pull_29268, Geometry::Full(16, 256).And(kCross, 0, 16, 0).Flags(kEncoder)) {
+  p.s.Admit("R", {{1}, Range(2, 20)}).Domain(KVGUARD_DOMAIN_ENCODER, 1, 0, 300);
+  p.Begin({{"R", 0, 4}});
+  p.Show(HideGroup1);
+  p.Pass(Cross(p.s.RightPlan(), {300}, {true}, 16));
+  p.End();
+  p.Told(1, "R");
+  p.Begin({{"R", 4, 1}});
+  p.Show(HideGroup1);
+  ScenarioPlan cross = Cross(p.s.RightPlan(), {300}, {false}, 16);
+  if (p.wrong) cross.seq_lens = {1500};
+  p.Pass(cross);
+  p.End();
+}
+
 BUG(B079, vllm_issues_21694, Geometry::Chunked(4, 2, 64)) {
   p.s.Admit("R", {{5, 6}});
   p.Run({{"R", 0, 4}});
@@ -128,6 +188,15 @@ BUG(B079, vllm_issues_21694, Geometry::Chunked(4, 2, 64)) {
 BUG(B084, vllm_pull_10730, Geometry::Full(16, 64).Columns(3).ModelLen(40)) {
   p.s.Admit("R", {p.wrong ? Range(1, 6) : Range(1, 3)});
   p.Run({{"R", 0, 30}});
+}
+
+// Both pools have the size of the host's here.
+BUG(B090, vllm_pull_50443, Geometry::Full(16, 39).And(kFull, 0, 16, 1).Host().Flags(kConnector)) {
+  p.s.Admit("R", {{1, 2, 3}, {}});
+  p.Run({{"R", 0, 40}}, HideGroup1);
+  p.s.Blocks(kSend, "R", {1, 2}, 1);
+  p.s.Blocks(kReserve, "", p.wrong ? Ints{38, 511} : Ints{37, 38}, 2, 0, 1);
+  p.Run({{"R", 40, 1}}, HideGroup1);
 }
 
 // The numbers of the report divided by 64.
@@ -158,11 +227,12 @@ BUG(B099, vllm_pull_47861, Geometry::Full(16, 64).State(kStateAlign, 16, 0).Flag
 
 // The numbers of the report divided by 100.
 BUG(B100, vllm_issues_53505,
-    Geometry::Full(8, 64).State(kStateAlign, 16, 0).Flags(kPrefix | kConnector)) {
+    Geometry::Full(8, 64).State(kStateAlign, 16, 0).Flags(kPrefix | kConnector | kFillsTold)) {
   p.s.Admit("P", {{1, 2}, {31}}).Tokens(Seq('p', 0, 31));
   p.Run({{"P", 0, 16}});
   p.s.Append("P", {3, 4}).Append("P", {32}, 1);
   p.Run({{"P", 16, 16}});
+  p.s.Finish("P");
   if (p.wrong) {
     p.s.Admit("R", {{1, 2, 3, 9, 10}, {0, 32, 33}}, 24);
   } else {
@@ -244,6 +314,19 @@ BUG(B137, vllm_issues_49250,
     plan.positions = Range(80, 143);
     plan.seq_lens = {144};
   });
+}
+
+BUG(B141, vllm_pull_48659, Geometry::Full(16, 64)) {
+  p.s.Admit("A", {{1, 2, 3}}).Admit("B", {{4, 5, 6}}).Admit("C", {{7, 8, 9}});
+  p.s.Admit("D", {Range(10, 22)}).Admit("E", {{23, 24}});
+  p.Run({{"A", 0, 39}, {"B", 0, 39}, {"C", 0, 39}, {"D", 0, 199}, {"E", 0, 16}});
+  p.Begin({{"A", 39}, {"B", 39}, {"C", 39}, {"D", 199}, {"E", 16}});
+  p.Pass(MicroBatch(p.s.RightPlan(), 0, {{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}));
+  ScenarioPlan second = MicroBatch(p.s.RightPlan(), 1, {{3, 0, 1}, {4, 0, 1}});
+  EXPECT_EQ(second.seq_lens, (Ints{200, 17}));
+  if (p.wrong) second.seq_lens = {40, 40};
+  p.Pass(second);
+  p.End();
 }
 
 BUG(B146, vllm_pull_55506, Geometry::Full(16, 64).State(kStateAlign, 16, 0).Drafts(1)) {

@@ -11,6 +11,7 @@
 
 #include "rules/catalog.h"
 #include "tests/layouts/planted.h"
+#include "tests/support/passes.h"
 
 namespace kvguard::tests {
 namespace {
@@ -23,62 +24,6 @@ using Edit = std::function<void(ScenarioPlan&)>;
 using Run = std::function<void(Scenario&)>;
 
 constexpr int64_t kBlock = 4;
-
-// Of a row of the whole plan, so many tokens from `first` on.
-struct Cut {
-  size_t row = 0;
-  size_t first = 0;
-  size_t count = 0;
-};
-
-int64_t SlotAt(const ScenarioPlan& whole, size_t group, size_t row, int64_t position) {
-  const ScenarioPlan::Group& from = whole.groups[group];
-  const auto column = static_cast<size_t>(position / kBlock);
-  return from.table[row * from.columns + column] * kBlock + position % kBlock;
-}
-
-void AddRow(const ScenarioPlan& whole, size_t row, ScenarioPlan* plan) {
-  plan->requests.push_back(whole.requests[row]);
-  for (size_t g = 0; g < whole.groups.size(); ++g) {
-    const ScenarioPlan::Group& from = whole.groups[g];
-    const auto first = from.table.begin() + static_cast<std::ptrdiff_t>(row * from.columns);
-    plan->groups[g].table.insert(plan->groups[g].table.end(), first,
-                                 first + static_cast<std::ptrdiff_t>(from.columns));
-  }
-}
-
-ScenarioPlan Empty(const ScenarioPlan& whole, uint32_t pass, uint32_t index) {
-  ScenarioPlan plan;
-  plan.pass = pass;
-  plan.pass_index = index;
-  plan.query_start = {0};
-  plan.groups.resize(whole.groups.size());
-  for (size_t g = 0; g < whole.groups.size(); ++g) plan.groups[g].columns = whole.groups[g].columns;
-  return plan;
-}
-
-void Close(ScenarioPlan* plan) {
-  plan->padded_rows = plan->requests.size();
-  plan->padded_tokens = plan->positions.size();
-}
-
-ScenarioPlan MicroBatch(const ScenarioPlan& whole, uint32_t index, const std::vector<Cut>& cuts) {
-  ScenarioPlan plan = Empty(whole, KVGUARD_PASS_MICRO_BATCH, index);
-  for (const Cut& cut : cuts) {
-    AddRow(whole, cut.row, &plan);
-    const size_t first = static_cast<size_t>(whole.query_start[cut.row]) + cut.first;
-    const int64_t start =
-        first < whole.positions.size() ? whole.positions[first] : whole.seq_lens[cut.row];
-    for (size_t i = 0; i < cut.count; ++i) {
-      plan.positions.push_back(whole.positions[first + i]);
-      plan.groups[0].slots.push_back(whole.groups[0].slots[first + i]);
-    }
-    plan.query_start.push_back(static_cast<int64_t>(plan.positions.size()));
-    plan.seq_lens.push_back(start + static_cast<int64_t>(cut.count));
-  }
-  Close(&plan);
-  return plan;
-}
 
 // a has 6 tokens, b has 3.
 Run MicroBatches(const std::vector<std::vector<Cut>>& batches, const Edit& last = nullptr) {
@@ -96,20 +41,6 @@ Run MicroBatches(const std::vector<std::vector<Cut>>& batches, const Edit& last 
 
 const std::vector<std::vector<Cut>> kByRequest = {{{0, 0, 6}}, {{1, 0, 3}}};
 const std::vector<std::vector<Cut>> kInside = {{{0, 0, 4}}, {{0, 4, 2}, {1, 0, 3}}};
-
-// One token of each row, behind what is valid.
-ScenarioPlan Draft(const ScenarioPlan& whole, uint32_t k, const std::vector<int64_t>& positions) {
-  ScenarioPlan plan = Empty(whole, KVGUARD_PASS_DRAFT, k);
-  for (size_t row = 0; row < positions.size(); ++row) {
-    AddRow(whole, row, &plan);
-    plan.positions.push_back(positions[row]);
-    plan.groups[0].slots.push_back(SlotAt(whole, 0, row, positions[row]));
-    plan.query_start.push_back(static_cast<int64_t>(row) + 1);
-    plan.seq_lens.push_back(positions[row] + 1);
-  }
-  Close(&plan);
-  return plan;
-}
 
 // a has 7 tokens and 2 drafts behind them, of which one is rejected: 9 are valid. b has 3.
 Run Drafts(const std::vector<std::vector<int64_t>>& steps, bool told, const Edit& last = nullptr) {
@@ -159,24 +90,6 @@ ScenarioOptions CrossOptions() {
   options.groups = {ScenarioGroup{}, cross};
   options.engine_flags |= KVGUARD_ENGINE_ENCODER;
   return options;
-}
-
-// encoders: by row, how many tokens it has; written: by row, whether the plan writes them.
-ScenarioPlan Cross(const ScenarioPlan& whole, const std::vector<int64_t>& encoders,
-                   const std::vector<bool>& written) {
-  ScenarioPlan plan = Empty(whole, KVGUARD_PASS_CROSS, 0);
-  plan.groups[0].present = false;
-  for (size_t row = 0; row < encoders.size(); ++row) {
-    AddRow(whole, row, &plan);
-    for (int64_t i = 0; written[row] && i < encoders[row]; ++i) {
-      plan.positions.push_back(i);
-      plan.groups[1].slots.push_back(SlotAt(whole, 1, row, i));
-    }
-    plan.query_start.push_back(static_cast<int64_t>(plan.positions.size()));
-    plan.seq_lens.push_back(encoders[row]);
-  }
-  Close(&plan);
-  return plan;
 }
 
 // a has an encoder of `tokens`, other one of 5 or none.
