@@ -37,7 +37,9 @@ class Target:
 
 
 def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def sources() -> str:
@@ -65,14 +67,19 @@ def write(key: str, targets: dict[str, Target]) -> None:
     ]
     for target in sorted(targets.values(), key=lambda t: t.name):
         lines.append("\n[[target]]")
-        lines += [f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in asdict(target).items()]
+        lines += [
+            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}"
+            for name, value in asdict(target).items()
+        ]
     RESULT.write_text("\n".join(lines) + "\n")
 
 
 def run(name: str, seconds: int) -> tuple[str, subprocess.CompletedProcess[str]]:
     command = ["scripts/fuzz.sh", str(seconds), name]
     environment = {**os.environ, "KVGUARD_FUZZ_BUILT": "1"}
-    return name, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    return name, subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False
+    )
 
 
 def names() -> list[str]:
@@ -81,9 +88,13 @@ def names() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=1e9, help="of this run")
-    parser.add_argument("--target-seconds", type=int, default=3600, help="of each target, over all runs")
+    parser.add_argument(
+        "--target-seconds", type=int, default=3600, help="of each target, over all runs"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at once")
     options = parser.parse_args()
     built = subprocess.run(["scripts/fuzz.sh", "--build"], cwd=ROOT, stdout=sys.stderr, check=False)
@@ -97,7 +108,10 @@ def main() -> int:
     deadline = time.monotonic() + options.minutes * 60
     found = False
     while not found:
-        behind = sorted((t for t in targets.values() if t.seconds < options.target_seconds), key=lambda t: t.seconds)
+        behind = sorted(
+            (t for t in targets.values() if t.seconds < options.target_seconds),
+            key=lambda t: t.seconds,
+        )
         left = int(deadline - time.monotonic())
         if not behind or left < 10:
             break
@@ -105,7 +119,9 @@ def main() -> int:
         piece = min(PIECE, left, *(options.target_seconds - t.seconds for t in batch))
         with ThreadPoolExecutor(len(batch)) as pool:
             for name, done in pool.map(lambda t: run(t.name, piece), batch):
-                seen = re.search(rf"^{name}: (\d+) inputs, coverage (\d+)$", done.stdout, re.MULTILINE)
+                seen = re.search(
+                    rf"^{name}: (\d+) inputs, coverage (\d+)$", done.stdout, re.MULTILINE
+                )
                 if done.returncode != 0 or seen is None:
                     print(done.stdout, done.stderr, sep="\n")
                     found = True
@@ -115,11 +131,15 @@ def main() -> int:
                 target.inputs += int(seen[1])
                 target.coverage = max(target.coverage, int(seen[2]))
         write(key, targets)
-        state = ", ".join(f"{t.name} {t.seconds} s" for t in sorted(targets.values(), key=lambda t: t.name))
+        state = ", ".join(
+            f"{t.name} {t.seconds} s" for t in sorted(targets.values(), key=lambda t: t.name)
+        )
         print(f"fuzz: of {options.target_seconds} s each: {state}", file=sys.stderr)
     whole = all(t.seconds >= options.target_seconds for t in targets.values())
     for target in targets.values():
-        print(f"{target.name}: {target.seconds} s, {target.inputs} inputs, coverage {target.coverage}")
+        print(
+            f"{target.name}: {target.seconds} s, {target.inputs} inputs, coverage {target.coverage}"
+        )
     print("found something" if found else "nothing found" + ("" if whole else "; not there yet"))
     return 1 if found else 0 if whole else 2
 

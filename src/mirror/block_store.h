@@ -42,12 +42,12 @@ struct Block {
   uint32_t pins_in = 0;
   uint32_t loading = 0;
   uint32_t pins_out = 0;
-  bool lost = false;       // a failed load left it without content
-  bool ever_home = false;  // its home was known once
+  bool lost = false;         // a failed load left it without content
+  bool ever_home = false;    // its home was known once
   bool ever_filled = false;  // it was the target of a copy once
-  bool bound = false;      // as fresh, since it was last loaded
-  bool written = false;    // its binder had filled it when it gave it back
-  bool freed = false;      // the engine said so, and nobody has claimed it since
+  bool bound = false;        // as fresh, since it was last loaded
+  bool written = false;      // its binder had filled it when it gave it back
+  bool freed = false;        // the engine said so, and nobody has claimed it since
 };
 
 struct UnmapBlocks {

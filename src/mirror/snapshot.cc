@@ -217,8 +217,8 @@ bool GetTransfers(Reader& reader, const geometry::Layout& layout, Transfers* tra
   uint8_t zeroes = 0;
   uint8_t copies = 0;
   uint32_t count = 0;
-  if (!reader.Get(&forgot) || !reader.Get(&zeroes) || !reader.Get(&copies) ||
-      !reader.Count(&count, 30)) {
+  if (!reader.Get(&forgot) || forgot > 1 || !reader.Get(&zeroes) || zeroes > 1 ||
+      !reader.Get(&copies) || copies > 1 || !reader.Count(&count, 30)) {
     return false;
   }
   transfers->set_forgot(forgot != 0);
@@ -299,7 +299,8 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   }
   const auto told = [](const Block& block) {
     return block.owner != 0 || block.last_owner != 0 || block.claims != 0 || block.lost ||
-           block.freed || block.ever_home || block.ever_filled || block.content.tokens != 0 || block.state_tokens != 0;
+           block.freed || block.ever_home || block.ever_filled || block.content.tokens != 0 ||
+           block.state_tokens != 0;
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;

@@ -47,12 +47,12 @@ struct RowState {
   uint32_t request =
       mirror::kNoRequest;  // index in the mirror; kNoRequest: unknown, not judged further
   uint64_t key = 0;
-  uint64_t first_token = 0;    // index of the row's first token in the plan
-  int64_t num_tokens = 0;      // as the plan says
+  uint64_t first_token = 0;  // index of the row's first token in the plan
+  int64_t num_tokens = 0;    // as the plan says
   int64_t length = 0;  // tokens that its KV length counts beyond the start; KVGUARD_NONE: not known
-  int64_t taken = 0;           // tokens of its request in earlier micro-batches
-  bool whole = true;           // it holds all tokens of its request
-  int64_t start = 0;           // position of the first token that the mirror expects
+  int64_t taken = 0;   // tokens of its request in earlier micro-batches
+  bool whole = true;   // it holds all tokens of its request
+  int64_t start = 0;   // position of the first token that the mirror expects
   int64_t seen_start = 0;      // and the one that the plan has, where it shows one
   bool tokens_usable = false;  // the row's token range lies within the plan
 };

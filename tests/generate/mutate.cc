@@ -447,6 +447,7 @@ std::optional<Mutation> StaleArray(Random* random, std::vector<Record>* records,
     const Record& earlier = (*records)[i];
     if (!SamePass(earlier, record)) continue;
     Plan& plan = record.plan;
+    if (plan.groups.empty() || earlier.plan.groups.size() != plan.groups.size()) continue;
     const auto g = static_cast<size_t>(random->Below(plan.groups.size()));
     m.kind = "stale-array";
     Array* array = nullptr;

@@ -13,8 +13,9 @@ Array Empty(const Array& like) { return {like.dtype, {}}; }
 
 Array Slice(const Array& array, size_t first, size_t last) {
   if (!array.present()) return {};
-  return {array.dtype, {array.values.begin() + static_cast<std::ptrdiff_t>(first),
-                        array.values.begin() + static_cast<std::ptrdiff_t>(last)}};
+  return {array.dtype,
+          {array.values.begin() + static_cast<std::ptrdiff_t>(first),
+           array.values.begin() + static_cast<std::ptrdiff_t>(last)}};
 }
 
 // Rows of every kind of array that a group has; none yet.
@@ -26,10 +27,10 @@ GroupPlan EmptyGroup(const GroupPlan& like) {
   group.table = like.table;
   group.table.rows = 0;
   group.table.entries.clear();
-  for (auto [to, from] : {std::pair(&group.seq_lens, &like.seq_lens),
-                          std::pair(&group.row_columns, &like.row_columns),
-                          std::pair(&group.in, &like.in), std::pair(&group.out, &like.out),
-                          std::pair(&group.init, &like.init)}) {
+  for (auto [to, from] :
+       {std::pair(&group.seq_lens, &like.seq_lens),
+        std::pair(&group.row_columns, &like.row_columns), std::pair(&group.in, &like.in),
+        std::pair(&group.out, &like.out), std::pair(&group.init, &like.init)}) {
     if (from->present()) *to = Empty(*from);
   }
   group.slots_address = like.slots_address;
@@ -45,9 +46,9 @@ void AddRow(const GroupPlan& from, size_t b, GroupPlan* to) {
                              first + static_cast<std::ptrdiff_t>(from.table.row_stride));
     ++to->table.rows;
   }
-  for (auto [into, out_of] : {std::pair(&to->row_columns, &from.row_columns),
-                              std::pair(&to->in, &from.in), std::pair(&to->out, &from.out),
-                              std::pair(&to->init, &from.init)}) {
+  for (auto [into, out_of] :
+       {std::pair(&to->row_columns, &from.row_columns), std::pair(&to->in, &from.in),
+        std::pair(&to->out, &from.out), std::pair(&to->init, &from.init)}) {
     if (out_of->present()) into->values.push_back(out_of->values[b]);
   }
 }
@@ -70,8 +71,8 @@ std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
     part.query_start = {whole.query_start.dtype, {0}};
     part.seq_lens = Empty(whole.seq_lens);
     part.num_computed = whole.num_computed.present() ? Empty(whole.num_computed) : Array{};
-    part.positions = whole.positions.present() ? Slice(whole.positions, cuts[i], cuts[i + 1])
-                                               : Array{};
+    part.positions =
+        whole.positions.present() ? Slice(whole.positions, cuts[i], cuts[i + 1]) : Array{};
     for (size_t g = 0; g < whole.groups.size(); ++g) {
       part.groups[g] = EmptyGroup(whole.groups[g]);
       if (whole.groups[g].slots.present())
@@ -87,8 +88,8 @@ std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
       if (first >= last && !bare) continue;
       if (first > row_first || last < row_last) situations_.Reach(Situation::kMicroInside);
       part.requests.push_back(whole.requests[b]);
-      const int64_t start =
-          whole.seq_lens.values[b] - (whole.query_start.values[b + 1] - whole.query_start.values[b]);
+      const int64_t start = whole.seq_lens.values[b] -
+                            (whole.query_start.values[b + 1] - whole.query_start.values[b]);
       part.query_start.values.push_back(part.query_start.values.back() +
                                         static_cast<int64_t>(last - first));
       part.seq_lens.values.push_back(start + static_cast<int64_t>(last - row_first));
@@ -123,7 +124,7 @@ Plan Runner::ShownDraft(uint32_t k, const Decision& decision) const {
     shown.push_back(g);
     plan.groups.push_back(EmptyGroup(whole.groups[g]));
   }
-  for (size_t b = 0; b < batch_.size(); ++b) {
+  for (size_t b = 0; !shown.empty() && b < batch_.size(); ++b) {
     const Row& row = rows_[batch_[b]];
     if (!decision.scheduled[order_[b]].samples) continue;
     const int64_t most = options_.max_model_len - 1;

@@ -250,9 +250,7 @@ TEST(Edges, AVictimHoldsSinceItGotTheBlock) {
   for (const int64_t slot : {20, 28}) {
     const std::string name = std::string("a").append(std::to_string(slot));
     s.Admit(name, {{slot == 20 ? 1 : 2}});
-    s.Schedule(name, 1).Step([&](ScenarioPlan& p) {
-      p.groups[0].slots = {slot};
-    });
+    s.Schedule(name, 1).Step([&](ScenarioPlan& p) { p.groups[0].slots = {slot}; });
     const auto found = Of(s, rules::kForeignWrite);
     ASSERT_FALSE(found.empty()) << s.Report();
     EXPECT_EQ(found.back().victim, s.Key("c"));
