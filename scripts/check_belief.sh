@@ -53,8 +53,11 @@ require=tests/generate/situations_all.txt
 part "core against oracle: every layout, healthy" differential 3000000 --features "$more"
 part "core against oracle: every layout, one fault in each" differential 4000000 --mutate --features "$more"
 require=
+part "core against oracle: prefill context parallel, one fault in each" differential 8000000 --mutate \
+  --features full,dcp,pcp
 part "core against oracle: recurrent states, one fault in each" differential 7000000 --mutate --features full,state,content
 part "healthy steps" "$tool" --healthy --first 5000000 --count "$healthy" --require tests/generate/situations.txt
+part "healthy steps: prefill context parallel" "$tool" --healthy --first 9000000 --count "$((healthy / 5))" --features full,dcp,pcp
 part "healthy steps: every layout" "$tool" --healthy --first 6000000 --count "$healthy" --features "$more" \
   --require tests/generate/situations_all.txt
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -73,6 +73,8 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
   geometry.rank = geometry.dcp_rank = options_.dcp_rank;
   geometry.dcp_size = options_.dcp_size;
   geometry.interleave = options_.interleave;
+  geometry.pcp_size = options_.pcp_size;
+  geometry.pcp_layout = options_.pcp_layout;
   std::vector<const char*> gaps;
   for (const std::string& name : options_.standing_gaps) gaps.push_back(name.c_str());
   geometry.standing_gaps = gaps.data();

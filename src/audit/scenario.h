@@ -46,6 +46,8 @@ struct ScenarioOptions {
   uint32_t dcp_rank = 0;
   uint32_t dcp_size = 1;
   uint32_t interleave = 1;
+  uint32_t pcp_size = 1;
+  uint32_t pcp_layout = 0;
   bool wide_tables = false;   // int64 instead of int32
   bool narrow_slots = false;  // int32 instead of int64
   std::vector<std::string> standing_gaps;

@@ -135,6 +135,9 @@ struct Layout {
   int64_t max_drafts = 0;
   int64_t pad_slot = -1;
   uint32_t rank = 0;
+  int64_t dcp_size = 1;
+  int64_t pcp_size = 1;     // ranks whose slots stand in one plan
+  uint32_t pcp_layout = 0;  // how they share the batch
 
   bool forgets = false;      // some group does
   bool has_states = false;   // some group holds states

@@ -288,6 +288,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
     }
     PutChain(writer, with_content ? request : Request{});
     PutRows(writer, request.rows, *layout_);
+    if (layout_->pcp_size > 1) writer.Put(request.known);
     if (layout_->has_states) {
       writer.Put(request.states_end);
       writer.Put(request.states_drafts);
@@ -474,6 +475,8 @@ step::Status Mirror::Restore(std::string_view bytes) {
     }
     if (!GetChain(reader, &request)) return damaged();
     if (!GetRows(reader, *layout_, &request.rows)) return damaged();
+    if (layout_->pcp_size > 1 && (!reader.Get(&request.known) || request.known < 0))
+      return damaged();
     if (layout_->has_states &&
         (!reader.Get(&request.states_end) || !reader.Get(&request.states_drafts) ||
          request.states_end < KVGUARD_NONE || request.states_end > kMost ||

@@ -164,6 +164,17 @@ void JudgeLengths(Context& context);    // length
 void JudgeLifetimes(Context& context);  // lifetime
 void JudgeTable(Context& context, const step::GroupPlanView& group);
 void JudgeSlots(Context& context, const step::GroupPlanView& group);
+// The same where the slots of all prefill context parallel ranks stand in one plan.
+void JudgeParallelSlots(Context& context, const step::GroupPlanView& group);
+// The slot that a position has on this rank, KVGUARD_NONE where nothing is bound for it, or
+// kNotJudged; of a position of another rank: the pad slot, whatever is bound.
+inline constexpr int64_t kNotJudged = -2;
+int64_t ExpectedSlot(const Context& context, const mirror::Request& request,
+                     const geometry::Group& group, int64_t position);
+// Whether a slot is that; here: whether this rank writes the position.
+bool IsRightSlot(int64_t expected, int64_t observed, bool here);
+// The code of one that is not.
+uint32_t CodeForSlot(const Context& context, const geometry::Group& group, int64_t slot, bool here);
 void JudgeStates(Context& context, const step::GroupPlanView& group);  // state
 // Rows that hold no request, of a real pass or a dummy one.
 void JudgePaddedStates(Context& context, const step::GroupPlanView& group);

@@ -62,27 +62,6 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
   return true;
 }
 
-// An id that no table can hold was a finding when it was bound; there is no slot to expect for it.
-constexpr int64_t kNotJudged = -2;
-
-// The slot that a position has, or KVGUARD_NONE where nothing is bound for it, or kNotJudged. Of a
-// position of another rank: the pad slot, whatever is bound.
-int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
-                     int64_t position) {
-  if (!group.IsLocal(position)) return context.layout().pad_slot;
-  const int64_t column = position / group.block_size;
-  if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
-  const int64_t block = context.mirror->BlockAt(request, group, column);
-  return block < 0 ? kNotJudged : group.SlotOf(block, position);
-}
-
-// A position that is not bound has no right slot; one of another rank needs no binding.
-bool IsRight(int64_t expected, int64_t observed, bool local) {
-  // An engine's pad slot may be any number, those that mean something else here included.
-  if (!local) return expected == observed;
-  return expected == kNotJudged || (expected == observed && expected != KVGUARD_NONE);
-}
-
 // A sharded group: runs of `interleave` slots, and pad slots between them.
 bool TokenByToken(const Context& context, const Group& group, const step::Ints& slots,
                   const RowState& row) {
@@ -130,15 +109,6 @@ bool RowMatches(const Context& context, const Group& group, const step::Ints& sl
   return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
 }
 
-// Of a wrong slot. local: whether the token's position is this rank's.
-uint32_t CodeFor(const Context& context, const Group& group, int64_t slot, bool local) {
-  if (slot == context.layout().pad_slot) return kSlotPad;
-  if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
-  if (!local) return kSlotNotLocal;
-  if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
-  return kSlotMismatch;
-}
-
 // One finding for each kind of wrong slot in the row, at its first token.
 void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints& slots,
               const RowState& row) {
@@ -151,8 +121,8 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
       const bool local = group.IsLocal(row.start + i);
       const int64_t expected = ExpectedSlot(context, request, group, row.start + i);
       const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
-      if (IsRight(expected, observed, local)) continue;
-      if (CodeFor(context, group, observed, local) != code) continue;
+      if (IsRightSlot(expected, observed, local)) continue;
+      if (CodeForSlot(context, group, observed, local) != code) continue;
       if (finding == nullptr) {
         finding = &EmitRow(context, code, b, group.id);
         finding->pos = row.start + i;
@@ -251,8 +221,8 @@ bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step:
       const bool local = group.IsLocal(position);
       const bool unbound = local && position / group.block_size >= bound;
       const int64_t expected = ExpectedSlot(context, request, group, position);
-      if (unbound != beyond || IsRight(expected, observed, local)) continue;
-      if (!beyond && CodeFor(context, group, observed, local) != code) continue;
+      if (unbound != beyond || IsRightSlot(expected, observed, local)) continue;
+      if (!beyond && CodeForSlot(context, group, observed, local) != code) continue;
       wrong = true;
       if (finding == nullptr) {
         finding =
@@ -292,9 +262,37 @@ void JudgeDraftSlots(Context& context, const step::GroupPlanView& group) {
 
 }  // namespace
 
+// The slot that a position has, or KVGUARD_NONE where nothing is bound for it, or kNotJudged. Of a
+// position of another rank: the pad slot, whatever is bound.
+int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
+                     int64_t position) {
+  if (!group.IsLocal(position)) return context.layout().pad_slot;
+  const int64_t column = position / group.block_size;
+  if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
+  const int64_t block = context.mirror->BlockAt(request, group, column);
+  return block < 0 ? kNotJudged : group.SlotOf(block, position);
+}
+
+// A position that is not bound has no right slot; one of another rank needs no binding.
+bool IsRightSlot(int64_t expected, int64_t observed, bool here) {
+  // An engine's pad slot may be any number, those that mean something else here included.
+  if (!here) return expected == observed;
+  return expected == kNotJudged || (expected == observed && expected != KVGUARD_NONE);
+}
+
+// Of a wrong slot. local: whether the token's position is this rank's.
+uint32_t CodeForSlot(const Context& context, const Group& group, int64_t slot, bool here) {
+  if (slot == context.layout().pad_slot) return kSlotPad;
+  if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
+  if (!here) return kSlotNotLocal;
+  if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
+  return kSlotMismatch;
+}
+
 void JudgeSlots(Context& context, const step::GroupPlanView& group) {
   // An engine may compute slots of states like any other; nothing is written there (mrv2.md 3.5).
   if (!group.slots.present() || group.group->IsState()) return;
+  if (context.layout().pcp_size > 1) return JudgeParallelSlots(context, group);
   if (context.plan->pass == KVGUARD_PASS_DRAFT) return JudgeDraftSlots(context, group);
   const step::PlanView& plan = *context.plan;
   const Group& g = *group.group;

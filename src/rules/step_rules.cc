@@ -85,7 +85,9 @@ void JudgeDummy(Context& context) {
       continue;
     }
     if (!group.slots.present()) continue;
-    const uint64_t n = std::min(plan.padded_tokens, group.slots.count);
+    const uint64_t n = context.layout().pcp_size > 1
+                           ? group.slots.count
+                           : std::min(plan.padded_tokens, group.slots.count);
     const size_t good = group.slots.wide() ? geometry::MatchValue(group.slots.i64(), n, pad)
                                            : geometry::MatchValue(group.slots.i32(), n, pad);
     if (good < n) {

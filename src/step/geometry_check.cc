@@ -189,13 +189,16 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
         static_cast<unsigned long long>(in.max_rows),
         static_cast<unsigned long long>(in.max_tokens));
   }
-  if (in.pcp_size > 1) {
-    return Unsupported("cannot judge: prefill context parallelism (%u ranks) has no rules here",
-                       in.pcp_size);
-  }
   if (in.dcp_size > 1 && in.interleave == 0)
     return Malformed("geometry: interleave is 0; 1 where ranks take turns token by token");
   constexpr uint32_t kMostRanks = 1u << 16;
+  const bool parallel = in.pcp_size > 1;
+  if (parallel && (in.pcp_size > kMostRanks || in.pcp_rank >= in.pcp_size || in.pcp_layout < 1 ||
+                   in.pcp_layout > 3)) {
+    return Malformed(
+        "geometry: rank %u of %u in prefill context parallelism of layout %u; layouts are 1 to 3",
+        in.pcp_rank, in.pcp_size, in.pcp_layout);
+  }
   if (in.dcp_size > kMostRanks || (in.dcp_size > 1 && in.dcp_rank >= in.dcp_size)) {
     return Malformed("geometry: rank %u of %u in decode context parallelism", in.dcp_rank,
                      in.dcp_size);
@@ -207,6 +210,13 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   for (size_t i = 0; i < groups.size(); ++i) {
     Status s = CheckGroup(in, groups[i], i, *layout, &layout->groups.emplace_back());
     if (!s.ok()) return s;
+  }
+  for (size_t i = 0; parallel && i < layout->groups.size(); ++i) {
+    if (layout->groups[i].kind == KVGUARD_GROUP_FULL) continue;
+    return Unsupported(
+        "cannot judge: group %zu is of kind %s under prefill context parallelism, which this "
+        "version has no rules for",
+        i, kvguard_name("group_kind", layout->groups[i].kind));
   }
   layout->content_unit = layout->groups[0].block_size;
   for (const geometry::Group& group : layout->groups) {
@@ -224,6 +234,9 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
   layout->max_drafts = in.max_drafts;
   layout->pad_slot = in.pad_slot;
   layout->rank = in.rank;
+  layout->dcp_size = in.dcp_size > 1 ? in.dcp_size : 1;
+  layout->pcp_size = parallel ? in.pcp_size : 1;
+  layout->pcp_layout = parallel ? in.pcp_layout : 0;
   gaps->clear();
   if (in.num_standing_gaps > 0 && in.standing_gaps == nullptr) {
     return Malformed("geometry: standing_gaps is NULL but counts %u", in.num_standing_gaps);

@@ -95,7 +95,19 @@ const Spoilt kSpoilt[] = {
        e.groups[1].block_size = 1u << 30;
        e.groups[1].table_unit = KVGUARD_UNIT_BLOCK;
      }},
-    {"PCP", kNew, [](Engine& e) { e.geometry.pcp_size = 2; }},
+    {"PCP of no layout", kBad, [](Engine& e) { e.geometry.pcp_size = 2; }},
+    {"PCP of layout 4", kBad,
+     [](Engine& e) {
+       e.geometry.pcp_size = 2;
+       e.geometry.pcp_layout = 4;
+     }},
+    {"PCP with windows", kNew,
+     [](Engine& e) {
+       e.geometry.pcp_size = 2;
+       e.geometry.pcp_layout = 3;
+       e.groups[0].kind = KVGUARD_GROUP_WINDOW;
+       e.groups[0].window = 8;
+     }},
     {"gaps missing", kBad, [](Engine& e) { e.geometry.standing_gaps = nullptr; }},
     {"a gap missing", kBad, [](Engine& e) { e.gaps[0] = nullptr; }},
     {"gaps beyond counting", kBad, [](Engine& e) { e.geometry.num_standing_gaps = 257; }},

@@ -225,6 +225,10 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
     return Unsupported("plan: pass %s is not judged by this version",
                        kvguard_name("pass", in.pass));
   }
+  if (layout.pcp_size > 1 && in.pass != KVGUARD_PASS_TARGET && in.pass != KVGUARD_PASS_DUMMY) {
+    return Unsupported("plan: pass %s is not judged under prefill context parallelism",
+                       kvguard_name("pass", in.pass));
+  }
   const auto most_rows = static_cast<uint64_t>(layout.max_rows);
   const auto most_tokens = static_cast<uint64_t>(layout.max_tokens);
   if (in.padded_rows < in.num_rows || in.padded_rows > most_rows) {
@@ -283,6 +287,11 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
     }
     if (Status s = CheckInts(group.slots, in.num_tokens, false, "slots", &out.slots); !s.ok())
       return s;
+    if (out.slots.present() && out.slots.count % static_cast<uint64_t>(layout.pcp_size) != 0) {
+      return Malformed("plan: %llu slots of group %u do not spread over %lld ranks",
+                       static_cast<Ull>(out.slots.count), group.group,
+                       static_cast<long long>(layout.pcp_size));
+    }
     if (group.encoding == KVGUARD_READ_TABLE) {
       if (Status s = CheckTable(group.reads.table, in.num_rows, group.group, &out.table); !s.ok())
         return s;

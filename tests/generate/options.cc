@@ -160,7 +160,8 @@ const std::vector<FeatureName>& FeatureNames() {
   static const std::vector<FeatureName> kNames = {
       {kFull, "full"}, {kWindow, "window"}, {kChunked, "chunked"},   {kContent, "content"},
       {kZero, "zero"}, {kCopy, "copy"},     {kTransfer, "transfer"}, {kDraftPass, "draft-pass"},
-      {kDcp, "dcp"},   {kState, "state"},   {kCross, "cross"},       {kMicro, "micro-batch"}};
+      {kDcp, "dcp"},   {kState, "state"},   {kCross, "cross"},       {kMicro, "micro-batch"},
+      {kPcp, "pcp"}};
   return kNames;
 }
 
@@ -180,6 +181,10 @@ std::optional<uint32_t> ParseFeatures(const std::string& list, std::string* erro
     }
     features |= found->feature;
     begin = end + 1;
+  }
+  if ((features & kPcp) != 0 && (features & (kWindow | kChunked | kState | kCross)) != 0) {
+    *error = "pcp goes with full groups alone";
+    return std::nullopt;
   }
   if ((features & (kFull | kWindow | kChunked | kState)) == 0) {
     *error = "no kind of group: name at least one of full, window, chunked, state";
@@ -237,6 +242,11 @@ Options Options::Draw(uint64_t seed, uint32_t features) {
   DrawMemory(random, &o);
   o.micro_batches = o.has(kMicro) && random.OneIn(2);
   if (o.has(kDcp) && random.OneIn(4)) o.pad_slot = random.OneIn(2) ? -2 : INT32_MAX;
+  if (o.has(kPcp)) {
+    o.pcp_size = random.Range(2, 4);
+    o.pcp_layout = static_cast<uint32_t>(random.Range(1, 3));
+    o.draft_pass = o.micro_batches = false;
+  }
   // Everything that the model's connector and its copies do is in the stream.
   o.fills_told = (o.has(kTransfer) || o.has(kCopy) || o.has(kContent)) && random.OneIn(2);
   if (o.has(kState)) o.copies_of_states_told = !random.OneIn(3);
@@ -261,6 +271,10 @@ GeometryBuilder Options::Geometry() const {
   fields.dcp_rank = fields.rank = static_cast<uint32_t>(dcp_rank);
   fields.interleave = static_cast<uint32_t>(interleave);
   fields.pad_slot = pad_slot;
+  fields.pcp_size = static_cast<uint32_t>(pcp_size);
+  fields.pcp_rank = 0;
+  fields.pcp_layout = pcp_layout;
+  if (pcp_size > 1) fields.num_ranks *= fields.pcp_size;
   for (const PoolOptions& pool : pools) {
     builder.AddPool(static_cast<uint64_t>(pool.num_blocks), pool.null_block ? 0 : KVGUARD_NONE);
   }

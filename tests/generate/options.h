@@ -29,6 +29,7 @@ enum Feature : uint32_t {
   kState = 1u << 9,      // recurrent groups
   kCross = 1u << 10,     // cross-attention over an encoder's output
   kMicro = 1u << 11,     // the target pass comes in micro-batches
+  kPcp = 1u << 12,       // prefill context parallel: alone with full groups
 };
 
 struct FeatureName {
@@ -177,6 +178,8 @@ struct Options {
   bool micro_batches = false;
   bool fills_told = false;
   int64_t pad_slot = -1;
+  int64_t pcp_size = 1;
+  uint32_t pcp_layout = 0;
   bool outcomes_without_drafts = true;
   bool tokens_told = false;  // ids at admission and in outcomes
   bool domains = false;

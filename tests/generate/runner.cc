@@ -117,6 +117,7 @@ void Runner::Apply(const Decision& decision, uint64_t step) {
     row.encoder = admission.encoder;
     row.computed = row.states_end = admission.computed;
     row.states_drafts = 0;
+    row.prompt = static_cast<int64_t>(admission.tokens.size());
     row.chain.clear();
     for (size_t i = 0; i < row.tokens.size(); ++i)
       ExtendChain(&row, row.tokens[i], static_cast<int64_t>(i));
@@ -305,6 +306,7 @@ Plan Runner::Shown(uint32_t pass, uint32_t stage) const {
     if (Group(g).seq_lens) group.seq_lens = LengthsOf(Group(g), plan.seq_lens);
   }
   std::erase_if(plan.groups, [&](const GroupPlan& group) { return Group(group.group).is_cross(); });
+  if (options_.pcp_size > 1) Spread(&plan);
   return plan;
 }
 
@@ -471,6 +473,8 @@ Plan Runner::Dummy() {
   plan.num_computed = {};
   for (GroupPlan& group : plan.groups) {
     std::fill(group.slots.values.begin(), group.slots.values.end(), -1);
+    if (options_.pcp_size > 1)
+      group.slots.values.assign(plan.padded_tokens * Size(options_.pcp_size), -1);
     group.row_columns = {};
     if (group.encoding == KVGUARD_READ_STATE) {
       for (Array* array : {&group.in, &group.out, &group.init})

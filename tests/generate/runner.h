@@ -31,6 +31,8 @@ class Runner {
   const Plan& Prepare(const Decision& decision);
   // The same plan as another reader shows it.
   Plan Shown(uint32_t pass, uint32_t stage) const;
+  // Prefill context parallel: the slots of every rank, one behind the other.
+  void Spread(Plan* plan) const;
   // The target's plan of this stage, in parts of at least one token.
   std::vector<Plan> ShownParts(uint32_t stage) const;
   // The draft model's step k behind the forward: a token of each request that sampled and has a
@@ -60,6 +62,7 @@ class Runner {
     std::vector<Domain> domains;
     Domain encoder;
     int64_t computed = 0;
+    int64_t prompt = 0;      // tokens at its admission
     int64_t states_end = 0;  // tokens when its last step ended, before rejected drafts
     int64_t states_drafts = 0;
     std::vector<int64_t> columns;  // by group, in table units

@@ -55,6 +55,68 @@ void AddRow(const GroupPlan& from, size_t b, GroupPlan* to) {
 
 }  // namespace
 
+// A token of the plan on a rank that computes it; not written where another rank does.
+struct Computed {
+  bool decode = false;
+  size_t token = 0;
+  int64_t position = 0;
+  bool starts_at_zero = false;
+  bool written = true;
+};
+
+void Runner::Spread(Plan* plan) const {
+  const int64_t n = options_.pcp_size;
+  const uint32_t layout = options_.pcp_layout;
+  const bool sharded = options_.dcp_size > 1;
+  std::vector<std::vector<Computed>> ranks(Size(n));
+  int64_t decodes = 0;
+  for (size_t b = 0; b < batch_.size(); ++b) {
+    const auto first = Size(plan->query_start.values[b]);
+    const int64_t q = plan->query_start.values[b + 1] - plan->query_start.values[b];
+    const bool prefill = starts_[b] < rows_[batch_[b]].prompt;
+    const int64_t chunk = (q + 2 * n - 1) / (2 * n);
+    const bool whole = !prefill || (layout != 1 && sharded && chunk * (2 * n - 1) >= q);
+    situations_.Reach(whole ? Situation::kPcpWhole : Situation::kPcpSplit);
+    const auto add = [&](int64_t rank, int64_t from, int64_t to, bool written) {
+      for (int64_t i = from; i < std::min(to, q); ++i) {
+        ranks[Size(rank)].push_back(
+            {!prefill, first + Size(i), starts_[b] + i, starts_[b] + from == 0, written});
+      }
+    };
+    for (int64_t rank = 0; rank < n; ++rank) {
+      if (!whole) {
+        add(rank, rank * chunk, (rank + 1) * chunk, true);
+        add(rank, (2 * n - 1 - rank) * chunk, (2 * n - rank) * chunk, true);
+      } else if (layout == 3 && !sharded && !prefill) {
+        if (decodes % n == rank) add(rank, 0, q, true);
+      } else {
+        add(rank, 0, q, rank == 0);
+      }
+    }
+    if (!prefill) ++decodes;
+  }
+  size_t slab = 0;
+  for (auto& tokens : ranks) {
+    std::stable_sort(tokens.begin(), tokens.end(), [&](const Computed& a, const Computed& b) {
+      if (layout == 1) return a.starts_at_zero < b.starts_at_zero;
+      return a.decode != b.decode ? a.decode : a.token < b.token;
+    });
+    slab = std::max(slab, tokens.size());
+  }
+  slab += random_.Below(3);
+  while (slab * Size(n) < plan->num_tokens) ++slab;
+  for (GroupPlan& group : plan->groups) {
+    std::vector<int64_t> slots(slab * Size(n), -1);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (size_t j = 0; j < ranks[rank].size(); ++j) {
+        const Computed& token = ranks[rank][j];
+        if (token.written) slots[rank * slab + j] = group.slots.values[token.token];
+      }
+    }
+    group.slots.values = std::move(slots);
+  }
+}
+
 std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
   const Plan whole = Shown(KVGUARD_PASS_MICRO_BATCH, stage);
   std::vector<size_t> cuts = {0};

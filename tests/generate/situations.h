@@ -64,6 +64,8 @@ namespace kvguard::generate {
   X(kDraftPass, "draft-pass")                              \
   X(kDraftStep, "draft-step")                              \
   X(kDraftAtLimit, "draft-at-the-length-limit")            \
+  X(kPcpSplit, "prefill-split-over-ranks")                 \
+  X(kPcpWhole, "row-whole-on-ranks")                       \
   X(kMicroBatch, "micro-batches")                          \
   X(kMicroInside, "micro-batch-inside-a-request")          \
   X(kStateDrafts, "state-drafts")                          \

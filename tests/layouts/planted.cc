@@ -51,7 +51,8 @@ std::map<std::string, PlantedLine> ReadPlantedList(const std::string& file) {
 std::set<uint32_t> CodesOfPlantedLists() {
   std::set<uint32_t> codes;
   for (const char* file : {"window_faults.txt", "transfer_faults.txt", "content_faults.txt",
-                           "context_parallel_faults.txt", "state_faults.txt", "pass_faults.txt"}) {
+                           "context_parallel_faults.txt", "state_faults.txt", "pass_faults.txt",
+                           "prefill_parallel_faults.txt"}) {
     for (const auto& [name, line] : ReadPlantedList(file)) codes.insert(line.code);
   }
   codes.erase(0);
