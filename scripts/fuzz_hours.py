@@ -67,10 +67,8 @@ def write(key: str, targets: dict[str, Target]) -> None:
     ]
     for target in sorted(targets.values(), key=lambda t: t.name):
         lines.append("\n[[target]]")
-        lines += [
-            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}"
-            for name, value in asdict(target).items()
-        ]
+        for name, value in asdict(target).items():
+            lines.append(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}")
     RESULT.write_text("\n".join(lines) + "\n")
 
 
@@ -118,7 +116,7 @@ def main() -> int:
         batch = behind[: options.jobs]
         piece = min(PIECE, left, *(options.target_seconds - t.seconds for t in batch))
         with ThreadPoolExecutor(len(batch)) as pool:
-            for name, done in pool.map(lambda t: run(t.name, piece), batch):
+            for name, done in pool.map(run, [t.name for t in batch], [piece] * len(batch)):
                 seen = re.search(
                     rf"^{name}: (\d+) inputs, coverage (\d+)$", done.stdout, re.MULTILINE
                 )
