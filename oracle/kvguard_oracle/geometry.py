@@ -28,6 +28,9 @@ GROUP_REPLICATED = 1 << 0
 GROUP_NO_SLOTS = 1 << 1
 GROUP_PAD_ROWS_NULL = 1 << 2
 
+# kvguard.h, pcp_layout
+PCP_LAYOUTS = (1, 2, 3)
+
 NONE = -1
 
 LARGEST_I32 = 2**31 - 1
@@ -175,6 +178,10 @@ class Geometry:
     max_model_len: int
     max_drafts: int
     pad_slot: int
+    dcp_size: int
+    # judging.md, Prefill context parallel; 1: none
+    pcp_size: int
+    pcp_layout: int
 
     def is_async(self) -> bool:
         return bool(self.flags & ENGINE_ASYNC)
@@ -297,6 +304,21 @@ def check_drafts(geometry: Geometry) -> None:
             refuse("drafts beside a group of states in mode all")
 
 
+def check_prefill_ranks(line: Line) -> None:
+    if number(line, "pcp_size") <= 1:
+        return
+    if number(line, "pcp_layout") not in PCP_LAYOUTS:
+        raise UnreadableError(f"pcp_layout {number(line, 'pcp_layout')} is none")
+    if not 0 <= number(line, "pcp_rank") < number(line, "pcp_size"):
+        raise UnreadableError("pcp_rank is not below pcp_size")
+
+
+def check_prefill_groups(geometry: Geometry) -> None:
+    for group in geometry.groups:
+        if geometry.pcp_size > 1 and group.kind != FULL:
+            refuse(f"prefill context parallelism of a group of kind {group.kind}")
+
+
 def check_no_aliasing(lines: list[Line]) -> None:
     """Pools with overlapping bytes would share owners; judging.md knows shared ids only."""
     spans = []
@@ -316,8 +338,7 @@ def read_geometry(line: Line) -> Geometry:
         raise UnreadableError("the first line is not the geometry")
     if line.get("incident"):
         refuse("a stream that starts from a snapshot")
-    if number(line, "pcp_size") > 1:
-        refuse("prefill context parallelism")
+    check_prefill_ranks(line)
     shard = read_shard(line)
     if number(line, "flags") & ~ENGINE_FLAGS:
         refuse(f"the engine flags {number(line, 'flags')}")
@@ -336,6 +357,10 @@ def read_geometry(line: Line) -> Geometry:
         max_model_len=number(line, "max_model_len"),
         max_drafts=number(line, "max_drafts"),
         pad_slot=number(line, "pad_slot"),
+        dcp_size=max(number(line, "dcp_size"), 1),
+        pcp_size=max(number(line, "pcp_size"), 1),
+        pcp_layout=number(line, "pcp_layout"),
     )
     check_drafts(geometry)
+    check_prefill_groups(geometry)
     return geometry

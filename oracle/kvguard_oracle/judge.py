@@ -20,7 +20,14 @@ from kvguard_oracle.length_rules import judge_lengths
 from kvguard_oracle.lifetime_rules import judge_lifetime
 from kvguard_oracle.micro_batches import judge_missing
 from kvguard_oracle.outcome import END_ABANDONED, apply_end, apply_outcome, had_forward
-from kvguard_oracle.passes import DUMMY, PASSES, reads_as_the_target, says_what_was_shown
+from kvguard_oracle.passes import (
+    DUMMY,
+    PASSES,
+    PREFILL_PARALLEL_PASSES,
+    reads_as_the_target,
+    says_what_was_shown,
+)
+from kvguard_oracle.prefill_parallel import judge_gathered_dummy, judge_gathered_slots
 from kvguard_oracle.records import (
     Begin,
     End,
@@ -201,6 +208,8 @@ class Judge:
     def feed_plan(self, plan: Plan) -> None:
         if plan.pass_name not in PASSES:
             raise UnsupportedError(f"docs/judging.md does not define a {plan.pass_name} pass")
+        if self.geometry.pcp_size > 1 and plan.pass_name not in PREFILL_PARALLEL_PASSES:
+            raise UnsupportedError(f"docs/judging.md does not define a {plan.pass_name} pass of it")
         if plan.pass_name == DUMMY:
             self.feed_dummy(plan)
             return
@@ -216,7 +225,10 @@ class Judge:
         check_plan(self.geometry, plan)
         step = self.step or OpenStep(plan.step)
         view = View(self.account, step, plan, [])
-        self.result.findings += judge_dummy(view)
+        if self.geometry.pcp_size > 1:
+            self.result.findings += judge_gathered_dummy(view)
+        else:
+            self.result.findings += judge_dummy(view)
         self.result.findings += judge_padded_states(view, first=0)
 
     def note_presented(self, step: OpenStep, plan: Plan) -> None:
@@ -244,7 +256,10 @@ class Judge:
             findings += judge_loading_reads(view)
             findings += judge_early_use(view)
         findings += judge_lengths(view)
-        findings += judge_slots(view)
+        if self.geometry.pcp_size > 1:
+            findings += judge_gathered_slots(view)
+        else:
+            findings += judge_slots(view)
         states, copied_unsaid = judge_states(view)
         findings += states
         findings += judge_padded_states(view, first=plan.num_rows)

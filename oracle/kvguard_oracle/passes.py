@@ -13,6 +13,8 @@ CROSS = "cross"
 DUMMY = "dummy"
 # a graph replay is not defined
 PASSES = (TARGET, DRAFT, MICRO_BATCH, CROSS, DUMMY)
+# judging.md, Prefill context parallel
+PREFILL_PARALLEL_PASSES = (TARGET, DUMMY)
 
 
 def judges(plan: Plan, group: Group) -> bool:

@@ -8,7 +8,7 @@ from docs/judging.md, Context parallel.
 
 import pytest
 from hit_streams import draw_hits
-from kvguard_oracle import UnreadableError, UnsupportedError, judge_lines
+from kvguard_oracle import UnreadableError, judge_lines
 from scenario import (
     admit,
     begin,
@@ -567,12 +567,6 @@ def test_malformed_geometries(fields):
 )
 def test_geometries(fields):
     assert codes(**fields) == []
-
-
-@pytest.mark.parametrize("dcp_size", [1, 2])
-def test_prefill_context_parallelism_is_refused(dcp_size):
-    with pytest.raises(UnsupportedError):
-        codes(pcp_size=2, dcp_size=dcp_size)
 
 
 def test_what_an_engine_says_of_its_formula_changes_nothing():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scenario import admit, begin, end, geometry, group_plan, plan, scheduled
+from scenario import admit, begin, end, geometry, group, group_plan, plan, scheduled
 
 SCRIPT = Path(__file__).resolve().parents[2] / "oracle" / "differential.py"
 
@@ -82,7 +82,7 @@ def test_suspicions_stored_among_the_findings_are_not_proofs():
 
 
 def test_an_oracle_that_cannot_judge_is_a_disagreement():
-    stream = [geometry(pcp_size=2), *STREAM[1:]]
+    stream = [geometry([group(kind="ring", window=8)]), *STREAM[1:]]
     code, text = run(program(1, stream=stream))
     assert (code, "the oracle cannot judge: docs/judging.md" in text) == (1, True)
 
@@ -139,7 +139,7 @@ def test_the_command(tmp_path):
     assert judge_file(lines_of(right), tmp_path).returncode == 0
     assert judge_file(lines_of(STREAM[:1]), tmp_path).returncode == 2
 
-    done = judge_file(lines_of([geometry(pcp_size=2)]), tmp_path)
+    done = judge_file(lines_of([geometry([group(kind="ring", window=8)])]), tmp_path)
     assert (done.returncode, done.stderr.startswith("cannot judge: ")) == (2, True)
     for text in ("", "{", "[]\n", lines_of(STREAM[1:])):
         assert judge_file(text, tmp_path).returncode == 65

@@ -156,7 +156,7 @@ def test_a_reset_forgets():
         {"groups": [group(flags=NO_SLOTS)]},
         {"flags": 64},
         {"pools": [pool(kind="cells")]},
-        {"pcp_size": 2},
+        {"pcp_size": 2, "pcp_layout": 1, "groups": [group(kind="window", window=8)]},
         {"incident": True},
     ],
 )
