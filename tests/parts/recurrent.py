@@ -32,10 +32,18 @@ class Recurrent:
         self.group = group
         self.mode = mode
         self.deaf: set[str] = set()  # requests whose accepted drafts are ignored
+        self.short: set[str] = set()  # and whose drafts' states are not left in their columns
         self._size = block_size
         self._seen = seen
         self._running: dict[str, Running] = {}
         self._arrays: list[array[int]] = []  # of the latest plan
+
+    def running(self, name: str) -> Running:
+        return self._running[name]
+
+    def column_of(self, tokens: int) -> int:
+        """Of the running state, where columns are positions."""
+        return -(-tokens // self._size) - 1
 
     def note_appended(self, row: list[int], more: list[int]) -> None:
         """What a running request is given."""
@@ -55,11 +63,11 @@ class Recurrent:
             blocks = row.blocks[self.group]
             running = self._running[name]
             behind = 0 if name in self.deaf else running.accepted - 1
-            end = -(-(row.computed + length) // self._size) - 1
+            end = self.column_of(row.computed + length)
             if self.mode == "none":
                 source, running.column = behind, 0
             elif self.mode == "all":
-                source, running.column = -(-row.computed // self._size) - 1, end
+                source, running.column = self.column_of(row.computed), end
             else:
                 source, column, running.column = running.column + behind, running.column, end
                 if 0 <= column != end:
@@ -67,7 +75,7 @@ class Recurrent:
                     copies += (blocks[source], blocks[end])
                     source, running.accepted = end, 1
             states_in.append(blocks[source] if row.computed else 0)
-            states_out.append(blocks[running.column + num_drafts])
+            states_out.append(blocks[running.column + (0 if name in self.short else num_drafts)])
             init.append(row.computed == 0)
         self._arrays = [states_in, states_out, init]
         parts = zip(("states_in", "states_out", "states_init"), self._arrays, strict=True)

@@ -173,7 +173,11 @@ class Alone:
             hash_block_size=hash_size,
             log_stats=False,
         )
-        self.guard = _core.Guard(self.geometry(config), {"action": "log"})
+        geometry = self.geometry(config)
+        for said, group in zip(geometry["groups"], groups, strict=True):
+            if layout.state_mode != "all":  # vLLM's runner has no rows for it
+                said["max_columns"] = group.kv_cache_spec.max_num_blocks_per_req(config, MODEL_LEN)
+        self.guard = _core.Guard(geometry, {"action": "log"})
         self.tells_more = layout.tells or bool(layout.state_mode)
         self.stream = (
             Teller(self.guard, len(groups)) if self.tells_more else _core.vllm.Stream(self.guard)
@@ -305,6 +309,8 @@ class Alone:
         if self.layout.state_mode:
             self.runner.take_states(self.stream, output)
         self.stream.begin(output)
+        if self.fault:
+            self.fault.settle()
         step = self.stream.step
         self.unfilled_hits += [(step, name) for name in self.runner.unfilled_hits]
         self.tell(3 * step)
@@ -411,6 +417,8 @@ def run(layout: str, seed: int, steps: int, fault: str = "") -> dict[str, Any]:
         "proofs": verdict["proofs"],
         "suspicions": verdict["suspicions"],
         "assumptions": verdict["assumptions"],
+        "codes": Counter(finding["code"] for _, _, finding in findings),
+        "states": sum(c["judged"] for c in alone.guard.coverage() if c["family"] == "state"),
         "findings": [text for text, _, _ in findings[:20]],
         "unfilled_hits": alone.unfilled_hits,
         "failed_loads_used": [

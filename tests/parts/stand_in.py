@@ -196,6 +196,8 @@ class StandIn:
         for load in transfers.loads:
             # Of a request that waits for its load no key is known.
             name = "" if load.is_async else load.name
+            is_written = not load.is_async and (load.first + load.count) % self._block_size > 0
+            self._seen["written_behind_loads"] += is_written
             more = {"blocks": load.blocks[0], "first": load.first, "count": load.count}
             stream.behind.append(self._event("load", load, name=name, **more))
         for send in transfers.sends:
