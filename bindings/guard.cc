@@ -25,6 +25,20 @@ kvguard_record Record(uint32_t kind, uint64_t step) {
   return record;
 }
 
+// A list of integers; none where the field is absent.
+std::vector<int64_t> ReadInts(const Fields& fields, const char* name) {
+  std::vector<int64_t> ints;
+  const nb::object list = fields.Find(name);
+  if (!list.is_valid()) return ints;
+  const std::string where = fields.where() + "." + name;
+  for (nb::handle item : nb::borrow<nb::iterable>(list)) ints.push_back(ToInt64(item, where));
+  return ints;
+}
+
+const int64_t* DataOf(const std::vector<int64_t>& ints) {
+  return ints.empty() ? nullptr : ints.data();
+}
+
 // (address, count, dtype), or None for an absent array.
 kvguard_array ReadArray(const Fields& fields, const char* name) {
   kvguard_array array = {nullptr, 0, KVGUARD_DTYPE_NONE, 0};
@@ -42,8 +56,8 @@ kvguard_array ReadArray(const Fields& fields, const char* name) {
 
 kvguard_group_plan ReadGroupPlan(nb::handle dict, size_t i) {
   const Fields fields(dict, "plan.groups[" + std::to_string(i) + "]");
-  fields.RefuseOthers(
-      {"group", "slots", "table", "rows", "columns", "row_stride", "seq_lens", "row_columns"});
+  fields.RefuseOthers({"group", "slots", "table", "rows", "columns", "row_stride", "seq_lens",
+                       "row_columns", "states_in", "states_out", "states_init"});
   auto group = Zeroed<kvguard_group_plan>();
   group.group = fields.U32("group", 0);
   group.slots = ReadArray(fields, "slots");
@@ -60,6 +74,15 @@ kvguard_group_plan ReadGroupPlan(nb::handle dict, size_t i) {
     reads.seq_lens = ReadArray(fields, "seq_lens");
     reads.row_columns = ReadArray(fields, "row_columns");
     group.reads_address = reinterpret_cast<uint64_t>(table.data);
+  }
+  const kvguard_read_state states = {ReadArray(fields, "states_in"),
+                                     ReadArray(fields, "states_out"),
+                                     ReadArray(fields, "states_init")};
+  if (states.in.data != nullptr || states.out.data != nullptr || states.init.data != nullptr) {
+    if (group.encoding != 0)
+      Raise(KVGUARD_ERROR_ARGUMENT, fields.where() + ": reads are a table or states, not both");
+    group.encoding = KVGUARD_READ_STATE;
+    group.reads.state = states;
   }
   return group;
 }
@@ -141,7 +164,7 @@ void ReadEvents(nb::handle list, EventStorage* out) {
   for (nb::handle item : nb::borrow<nb::iterable>(list)) {
     const Fields fields(item, "events[" + std::to_string(i) + "]");
     fields.RefuseOthers({"kind", "request", "group", "flags", "first", "count", "other", "value",
-                         "blocks", "name"});
+                         "blocks", "tokens", "name"});
     auto event = Zeroed<kvguard_event>();
     event.kind = fields.Enum("kind", "event_kind");
     event.request = fields.U64("request", 0);
@@ -151,20 +174,18 @@ void ReadEvents(nb::handle list, EventStorage* out) {
     event.count = fields.Int("count", 0);
     event.other = fields.U64("other", 0);
     event.value = fields.Int("value", 0);
-    std::vector<int64_t> blocks;
-    if (nb::object ids = fields.Find("blocks"); ids.is_valid()) {
-      for (nb::handle id : nb::borrow<nb::iterable>(ids))
-        blocks.push_back(ToInt64(id, fields.where() + ".blocks"));
-    }
     out->events.push_back(event);
-    out->blocks.push_back(std::move(blocks));
+    out->blocks.push_back(ReadInts(fields, "blocks"));
+    out->tokens.push_back(ReadInts(fields, "tokens"));
     out->names.push_back(fields.Text("name", ""));
     ++i;
   }
   for (i = 0; i < out->events.size(); ++i) {
     kvguard_event& event = out->events[i];
-    event.blocks = out->blocks[i].empty() ? nullptr : out->blocks[i].data();
+    event.blocks = DataOf(out->blocks[i]);
     event.num_blocks = out->blocks[i].size();
+    event.tokens = DataOf(out->tokens[i]);
+    event.num_tokens = out->tokens[i].size();
     event.name = out->names[i].empty() ? nullptr : out->names[i].data();
     event.name_size = out->names[i].size();
   }
@@ -280,14 +301,20 @@ nb::dict Guard::Outcome(uint64_t step, nb::handle list, nb::handle events) {
   EventStorage storage;
   ReadEvents(events, &storage);
   std::vector<kvguard_outcome_row> rows;
+  std::vector<std::vector<int64_t>> tokens;
   for (nb::handle item : nb::borrow<nb::iterable>(list)) {
     const Fields fields(item, "rows[" + std::to_string(rows.size()) + "]");
-    fields.RefuseOthers({"request", "num_sampled", "num_rejected"});
+    fields.RefuseOthers({"request", "num_sampled", "num_rejected", "tokens"});
     auto row = Zeroed<kvguard_outcome_row>();
     row.request = fields.U64("request", 0);
     row.num_sampled = fields.U32("num_sampled", 0);
     row.num_rejected = fields.U32("num_rejected", 0);
     rows.push_back(row);
+    tokens.push_back(ReadInts(fields, "tokens"));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {  // nothing moves any more
+    rows[i].tokens = DataOf(tokens[i]);
+    rows[i].num_tokens = tokens[i].size();
   }
   auto outcome = Zeroed<kvguard_outcome>();
   outcome.rows = rows.data();

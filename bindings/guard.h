@@ -66,6 +66,7 @@ nb::dict VerdictDict(const kvguard_verdict& verdict);
 struct EventStorage {
   std::vector<kvguard_event> events;
   std::vector<std::vector<int64_t>> blocks;
+  std::vector<std::vector<int64_t>> tokens;
   std::vector<std::string> names;
 };
 

@@ -111,6 +111,7 @@ NB_MODULE(_core, m) {
 
   m.attr("I32") = static_cast<uint32_t>(KVGUARD_I32);
   m.attr("I64") = static_cast<uint32_t>(KVGUARD_I64);
+  m.attr("U8") = static_cast<uint32_t>(KVGUARD_U8);
   m.attr("STAGE_PLANNED") = static_cast<uint32_t>(KVGUARD_STAGE_PLANNED);
   m.attr("STAGE_FINAL") = static_cast<uint32_t>(KVGUARD_STAGE_FINAL);
   m.attr("END_NO_FORWARD") = static_cast<uint32_t>(KVGUARD_END_NO_FORWARD);
@@ -127,6 +128,10 @@ NB_MODULE(_core, m) {
   m.attr("ENGINE_FILLS_TOLD") = static_cast<uint32_t>(KVGUARD_ENGINE_FILLS_TOLD);
   m.attr("GROUP_PAD_ROWS_NULL") = static_cast<uint32_t>(KVGUARD_GROUP_PAD_ROWS_NULL);
   m.attr("GROUP_REPLICATED") = static_cast<uint32_t>(KVGUARD_GROUP_REPLICATED);
+  m.attr("GROUP_NO_SLOTS") = static_cast<uint32_t>(KVGUARD_GROUP_NO_SLOTS);
+  m.attr("STATE_NONE") = static_cast<uint32_t>(KVGUARD_STATE_NONE);
+  m.attr("STATE_ALL") = static_cast<uint32_t>(KVGUARD_STATE_ALL);
+  m.attr("STATE_ALIGN") = static_cast<uint32_t>(KVGUARD_STATE_ALIGN);
   m.attr("EVENT_REPLACED") = static_cast<uint32_t>(KVGUARD_EVENT_REPLACED);
 
   vllm::Bind(m);

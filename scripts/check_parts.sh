@@ -3,13 +3,13 @@
 # usage: scripts/check_parts.sh [--all] [PYTEST_ARGUMENT...]
 # Parts of a real vLLM, alone, in the rig's environment: its scheduler's streams hold no finding, and the slot kernels of two
 # releases make the addresses that the guard expects, or the fault that is known of one of them. --all: the scheduler's streams
-# of three seeds instead of one, and nothing else.
+# of three seeds and 5,000 steps instead of one and 2,500, and nothing else.
 
 KVGUARD_SCRIPT=check-parts
 . "$(dirname "$0")/lib.sh"
 if [ "${1:-}" = --all ]; then
   shift
-  set -- -k test_scheduler --seeds 3 "$@"
+  set -- -k test_scheduler --seeds 3 --steps 5000 "$@"
 fi
 build=${KVGUARD_BUILD:-$KVGUARD_ROOT/build}
 [ -n "${KVGUARD_BUILD:-}" ] || "$KVGUARD_ROOT/scripts/build.sh" build >&2

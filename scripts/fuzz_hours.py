@@ -61,7 +61,7 @@ def read(key: str) -> dict[str, Target]:
 def write(key: str, targets: dict[str, Target]) -> None:
     lines = [
         "# SPDX-License-Identifier: Apache-2.0",
-        "# Made by scripts/fuzz_hours.py: processor time of each fuzz target on these sources; nothing was found in it.",
+        "# Made by scripts/fuzz_hours.py: time of each fuzz target on these sources, in seconds.",
         f'commit = "{git("rev-parse", "HEAD")}"',
         f'sources = "{key}"',
     ]

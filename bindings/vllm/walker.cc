@@ -13,6 +13,10 @@
 namespace kvguard::python::vllm {
 namespace {
 
+// vLLM names the blocks that it zeroes and copies, but not their groups; records want one. Its
+// groups share one pool, so that any of them says which blocks are meant.
+constexpr uint32_t kGroupOfPool = 0;
+
 // Attribute names, made once and compared by identity inside the interpreter.
 struct Names {
 #define KVGUARD_NAME(x) nb::object x = nb::steal(PyUnicode_InternFromString(#x))
@@ -368,7 +372,7 @@ void Walker::WalkZeroAndCopies(PyObject* output, Begin* out) {
     const size_t start = out->blocks().size();
     ReadBlocks(zero.ptr(), Where{"new_block_ids_to_zero"}, &out->blocks());
     if (out->blocks().size() > start) {
-      out->Add(KVGUARD_EVENT_ZERO, 0).group = KVGUARD_ALL_GROUPS;
+      out->Add(KVGUARD_EVENT_ZERO, 0).group = kGroupOfPool;
       out->TakeBlocksFrom(start);
     }
   }
@@ -386,7 +390,7 @@ void Walker::WalkZeroAndCopies(PyObject* output, Begin* out) {
     out->blocks().push_back(
         Integer(Attribute(pair.ptr(), N().dst_block_id, "kv_cache_block_copies").ptr(), where));
   }
-  out->Add(KVGUARD_EVENT_COPY, 0).group = KVGUARD_ALL_GROUPS;
+  out->Add(KVGUARD_EVENT_COPY, 0).group = kGroupOfPool;
   out->TakeBlocksFrom(start);
 }
 

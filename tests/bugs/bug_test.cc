@@ -163,6 +163,12 @@ Geometry& Geometry::Ranks(uint32_t rank, uint32_t size, uint32_t interleave) {
   return *this;
 }
 
+Geometry& Geometry::Prefill(uint32_t size, uint32_t layout) {
+  options_.pcp_size = size;
+  options_.pcp_layout = layout;
+  return *this;
+}
+
 Geometry& Geometry::Replicated() {
   options_.groups.back().flags = KVGUARD_GROUP_REPLICATED;
   return *this;

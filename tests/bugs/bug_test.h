@@ -68,6 +68,8 @@ class Geometry {
   // "rank 0 of DCP 2, interleave 1"; the last group kept whole by every rank.
   Geometry& Ranks(uint32_t rank, uint32_t size, uint32_t interleave);
   Geometry& Replicated();
+  // "PCP 2, layout 2".
+  Geometry& Prefill(uint32_t size, uint32_t layout);
   Geometry& NoNull();
   Geometry& Columns(uint64_t columns);
   // 8192 unless said; a step may have as many tokens.

@@ -82,6 +82,19 @@ BUG(B115, vllm_ascend_pull_14534, Geometry::Full(4, 64).Ranks(0, 2, 1)) {
   });
 }
 
+BUG(B116, vllm_ascend_pull_8547, Geometry::Full(16, 64).Prefill(2, 2).Drafts(3)) {
+  p.s.Admit("Q", {{1, 2}}).Tokens(Range(1, 10)).Admit("R", {{3}}).Tokens(Range(1, 5));
+  p.s.Admit("N", {{9}}).Tokens(Range(1, 8));
+  p.Run({{"Q", 0, 10}, {"R", 0, 5}, {"N", 0, 8}}, [](ScenarioPlan& plan) {
+    plan.groups[0].slots = Ints{16, 17, 18, 25, 48, 49, 144, 145, 150, 151, -1, -1, -1} +
+                           Range(19, 24) + Range(50, 52) + Range(146, 149);
+  });
+  p.Run({{"Q", 10, 4, 3}, {"R", 5, 2, 1}}, [&](ScenarioPlan& plan) {
+    plan.groups[0].slots =
+        Ints{26, 27, 28, 29, 53, 54} + (p.wrong ? Ints{150, 151} : Ints{-1, -1}) + Ints(8, -1);
+  });
+}
+
 BUG(B123, vllm_ascend_pull_13965, Geometry::Full(128, 64).Flags(kConnector)) {
   p.s.Admit("R", {{5, 6}}, 128);
   p.s.Blocks(kLoad, "R", p.wrong ? Range(40, 47) : Ints{5}, 1).Blocks(kLoadDone, "", {}, 1);

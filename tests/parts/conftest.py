@@ -34,11 +34,17 @@ def run(program: str, *arguments: str, sources: str | None = None) -> list[Line]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=1, help="streams of each layout of a scheduler")
+    parser.addoption("--steps", type=int, default=2500, help="of each of these streams")
 
 
 @pytest.fixture(scope="session")
 def num_seeds(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--seeds")
+
+
+@pytest.fixture(scope="session")
+def num_steps(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--steps")
 
 
 @pytest.fixture(scope="session")

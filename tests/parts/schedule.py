@@ -33,12 +33,18 @@ environment.activate()
 
 import torch  # noqa: E402
 from kvguard import _core  # noqa: E402
+from recurrent import MODES, Recurrent  # noqa: E402
 from stand_in import Result, StandIn  # noqa: E402
 from stream_faults import FAULTS, Fault  # noqa: E402
+from teller import Teller  # noqa: E402
 from vllm import SamplingParams  # noqa: E402
 from vllm.engine.arg_utils import EngineArgs  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
+from vllm.v1.core.kv_cache_utils import (  # noqa: E402
+    get_request_block_hasher,
+    init_none_hash,
+    resolve_kv_cache_block_sizes,
+)
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
 from vllm.v1.kv_cache_interface import (  # noqa: E402
@@ -46,6 +52,7 @@ from vllm.v1.kv_cache_interface import (  # noqa: E402
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    MambaSpec,
     SlidingWindowSpec,
 )
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput  # noqa: E402
@@ -73,7 +80,15 @@ class Layout:
     drafter: str = ""  # vLLM's name of the method; a draft model writes ahead, n-grams do not
     connector: bool = False
     async_loads: float = 0.5  # share of the connector's loads
-    tells: bool = False  # what it loads and sends
+    tells: bool = False  # tokens, and what it loads and sends
+    state_mode: str = ""  # of a recurrent group beside the others
+    state_size: int = BLOCK  # tokens of one block of it
+    tells_copies: bool = False  # of states that the runner makes
+    blocks: int = BLOCKS
+
+    @property
+    def num_drafts(self) -> int:
+        return DRAFTS if self.drafter else 0
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -92,6 +107,22 @@ LAYOUTS: dict[str, Layout] = {
     "connector-spec": Layout(is_async=True, drafter="ngram_gpu", connector=True),
     "connector-told": Layout(connector=True, async_loads=1, tells=True),
     "connector-told-async": Layout(is_async=True, connector=True, async_loads=1, tells=True),
+    "told": Layout(tells=True),
+    "spec-told": Layout(drafter="ngram", tells=True),
+    "state-none": Layout(state_mode="none", state_size=MODEL_LEN),
+    "state-all": Layout(state_mode="all"),
+    "state-align": Layout(state_mode="align", tells=True),
+    "state-align-async": Layout(state_mode="align", is_async=True, blocks=64),
+    "state-none-spec": Layout(state_mode="none", state_size=MODEL_LEN, drafter="ngram", blocks=64),
+    "state-align-spec": Layout(
+        state_mode="align", drafter="ngram", tells=True, tells_copies=True, blocks=64
+    ),
+    "state-none-spec-async": Layout(
+        state_mode="none", state_size=MODEL_LEN, is_async=True, drafter="ngram_gpu", blocks=64
+    ),
+    "state-align-spec-async": Layout(
+        state_mode="align", is_async=True, drafter="ngram_gpu", blocks=64
+    ),
     # Not healthy: see StandIn._follow_unfilled.
     "connector-told-sync": Layout(connector=True, async_loads=0, tells=True),
 }
@@ -105,6 +136,7 @@ class Told:
     step: int
     keys: list[int]
     results: list[Result]
+    tokens: list[list[int] | None]  # that were sampled, where they are told
 
 
 class Alone:
@@ -114,27 +146,48 @@ class Alone:
         self.layout = LAYOUTS[layout]
         self.random = random.Random(seed)
         config = self.engine_config(seed)
+        layout = self.layout
         spec = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 32, "dtype": torch.float32}
         groups = [
-            KVCacheGroupSpec([f"l{i}"], KINDS[k](spec)) for i, k in enumerate(self.layout.kinds)
+            KVCacheGroupSpec([f"l{i}"], KINDS[k](spec)) for i, k in enumerate(layout.kinds)
         ]
+        if layout.state_mode:
+            states = MambaSpec(
+                block_size=layout.state_size,
+                shapes=((4, 4),),
+                dtypes=(torch.float32,),
+                mamba_cache_mode=layout.state_mode,
+                num_speculative_blocks=layout.num_drafts,
+            )
+            groups.append(KVCacheGroupSpec(["states"], states))
+        kv_cache = KVCacheConfig(layout.blocks, kv_cache_tensors=[], kv_cache_groups=groups)
+        block_size, hash_size = resolve_kv_cache_block_sizes(kv_cache, config)
         hashing = get_hash_fn_by_name(config.cache_config.prefix_caching_hash_algo)
         init_none_hash(hashing)
-        self.hasher = get_request_block_hasher(BLOCK, hashing)
+        self.hasher = get_request_block_hasher(hash_size, hashing)
         self.scheduler = (AsyncScheduler if self.layout.is_async else Scheduler)(
             vllm_config=config,
-            kv_cache_config=KVCacheConfig(
-                num_blocks=BLOCKS, kv_cache_tensors=[], kv_cache_groups=groups
-            ),
+            kv_cache_config=kv_cache,
             structured_output_manager=StructuredOutputManager(config),
-            block_size=BLOCK,
-            hash_block_size=BLOCK,
+            block_size=block_size,
+            hash_block_size=hash_size,
             log_stats=False,
         )
-        self.guard = _core.Guard(self.geometry(config), {"action": "log"})
-        self.stream = _core.vllm.Stream(self.guard)
+        geometry = self.geometry(config)
+        for said, group in zip(geometry["groups"], groups, strict=True):
+            if layout.state_mode != "all":  # vLLM's runner has no rows for it
+                said["max_columns"] = group.kv_cache_spec.max_num_blocks_per_req(config, MODEL_LEN)
+        self.guard = _core.Guard(geometry, {"action": "log"})
+        self.tells_more = layout.tells or bool(layout.state_mode)
+        self.stream = (
+            Teller(self.guard, len(groups)) if self.tells_more else _core.vllm.Stream(self.guard)
+        )
         self.seen: Counter[str] = Counter()
-        self.runner = StandIn(self.random, self.layout.is_async, BLOCK, self.seen)
+        self.runner = StandIn(self.random, layout.is_async, BLOCK, self.seen)
+        self.runner.tells_copies = layout.tells_copies
+        if layout.state_mode:
+            states = len(groups) - 1, layout.state_mode, layout.state_size
+            self.runner.states.append(Recurrent(*states, self.seen))
         self.fault: Fault | None = FAULTS[fault](self) if fault else None
         self.prefixes = [
             [self.random.randrange(3, 250) for _ in range(48 + 16 * (k % 3))]
@@ -159,7 +212,7 @@ class Alone:
             "max_num_seqs": ROWS,
             "max_num_batched_tokens": TOKENS,
             "block_size": BLOCK,
-            "enable_prefix_caching": True,
+            "enable_prefix_caching": self.layout.state_mode != "none",
             "async_scheduling": self.layout.is_async,
         }
         if self.layout.drafter:
@@ -181,26 +234,43 @@ class Alone:
                 },
             }
         config = EngineArgs(**options).create_engine_config()
-        config.cache_config.num_gpu_blocks = BLOCKS
+        config.cache_config.num_gpu_blocks = self.layout.blocks
+        if self.layout.state_mode:  # as of a model that has such layers
+            config.cache_config.mamba_cache_mode = self.layout.state_mode
+            config.cache_config.mamba_block_size = self.layout.state_size
         return config
 
     def geometry(self, config: Any) -> dict[str, Any]:
-        flags = _core.ENGINE_PREFIX_CACHE
+        flags = _core.ENGINE_PREFIX_CACHE if self.layout.state_mode != "none" else 0
         flags |= _core.ENGINE_ASYNC if self.layout.is_async else 0
         flags |= _core.ENGINE_CONNECTOR if self.layout.connector else 0
+        # A hit that a load fills in its own step is judged as if it were filled already.
+        is_sync = self.layout.connector and self.layout.async_loads < 1
+        flags |= _core.ENGINE_FILLS_TOLD if self.layout.tells and not is_sync else 0
         windows = {"window": WINDOW, "chunked": CHUNK}
+        states = {
+            "kind": "state",
+            "state_mode": MODES.get(self.layout.state_mode, 0),
+            "block_size": self.layout.state_size,
+            "encoding": "state",
+            "flags": _core.GROUP_NO_SLOTS,
+        }
         return {
             "engine": "vllm",
             "flags": flags,
-            "pools": [{"num_blocks": BLOCKS, "null_block": 0, "kind": "pages"}],
+            "pools": [{"num_blocks": self.layout.blocks, "null_block": 0, "kind": "pages"}],
             "groups": [
-                {"kind": kind, "block_size": BLOCK, "window": windows.get(kind, 0)}
-                for kind in self.layout.kinds
+                *(
+                    {"kind": kind, "block_size": BLOCK, "window": windows.get(kind, 0)}
+                    for kind in self.layout.kinds
+                ),
+                *([states] if self.layout.state_mode else []),
             ],
             "max_rows": ROWS,
             "max_tokens": TOKENS,
             "max_model_len": MODEL_LEN,
             "num_lookahead": config.num_lookahead_tokens,
+            "max_drafts": self.layout.num_drafts,
         }
 
     def request(self, name: str, tokens: list[int], most: int) -> Request:
@@ -231,10 +301,16 @@ class Alone:
             self.scheduler.finish_requests([gone], RequestStatus.FINISHED_ABORTED)
             self.seen["aborted"] += 1
         output = self.scheduler.schedule()
+        if self.layout.tells and self.layout.connector:
+            self.runner.announce(self.stream, output.kv_connector_metadata)
         self.runner.start(output)
         if self.fault:
             self.fault.in_output(output)
+        if self.layout.state_mode:
+            self.runner.take_states(self.stream, output)
         self.stream.begin(output)
+        if self.fault:
+            self.fault.settle()
         step = self.stream.step
         self.unfilled_hits += [(step, name) for name in self.runner.unfilled_hits]
         self.tell(3 * step)
@@ -244,10 +320,11 @@ class Alone:
         answer, results = self.runner.finish(output)
         if self.layout.connector:
             self.note_spoiled(answer.kv_connector_output.invalid_block_ids)
-        if self.layout.tells:
-            self.tell_transfers(step)
-        if self.layout.drafter:
-            self.untold.append(Told(3 * step + self.delay(), step, keys, results))
+        if self.layout.tells and self.runner.ended:
+            self.stream.tell(self.runner.ended)
+        if self.layout.drafter or self.layout.tells:
+            tokens = answer.sampled_token_ids if self.layout.tells else [None] * len(results)
+            self.untold.append(Told(3 * step + self.delay(), step, keys, results, tokens))
         self.tell(3 * step + 1)
         self.stream.end(0 if output.total_num_scheduled_tokens else _core.END_NO_FORWARD)
         self.tell(3 * step + 2)
@@ -259,16 +336,6 @@ class Alone:
         if self.layout.drafter and not self.layout.is_async:
             self.propose(results)
         self.live &= set(self.scheduler.requests)
-
-    def tell_transfers(self, step: int) -> None:
-        events = []
-        for event in self.runner.events:
-            name = event.pop("name", "")
-            # Of a request that waits for its load, or has finished, no key is known.
-            request = self.stream.key_of(name) if name in self.runner.rows else 0
-            events.append({**event, "request": request})
-        if events:
-            self.guard.outcome(step, [], events)
 
     def note_spoiled(self, invalid: set[int]) -> None:
         """What is to be computed again: from a request's first invalid block on."""
@@ -298,8 +365,13 @@ class Alone:
             if self.fault:
                 self.fault.in_outcome(told)
             rows = [
-                {"request": key, "num_sampled": r.sampled, "num_rejected": r.rejected}
-                for key, r in zip(told.keys, told.results, strict=True)
+                {
+                    "request": key,
+                    "num_sampled": r.sampled,
+                    "num_rejected": r.rejected,
+                    "tokens": tokens,
+                }
+                for key, r, tokens in zip(told.keys, told.results, told.tokens, strict=True)
             ]
             self.guard.outcome(told.step, rows)
 
@@ -345,6 +417,8 @@ def run(layout: str, seed: int, steps: int, fault: str = "") -> dict[str, Any]:
         "proofs": verdict["proofs"],
         "suspicions": verdict["suspicions"],
         "assumptions": verdict["assumptions"],
+        "codes": Counter(finding["code"] for _, _, finding in findings),
+        "states": sum(c["judged"] for c in alone.guard.coverage() if c["family"] == "state"),
         "findings": [text for text, _, _ in findings[:20]],
         "unfilled_hits": alone.unfilled_hits,
         "failed_loads_used": [

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from kvguard import _core
+from recurrent import Recurrent
 from store_connector import Load, Send, Transfers
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
@@ -44,7 +45,6 @@ class UnderWay:
 
     steps: int
     what: Load | Send
-    id: int
 
 
 class StandIn:
@@ -61,8 +61,12 @@ class StandIn:
         self.spoiled: dict[int, frozenset[str]] = {}
         self.unfilled: set[int] = set()  # blocks that a load left so, and nothing has filled since
         self.unfilled_hits: list[str] = []  # requests admitted to such blocks in this step
-        self.events: list[dict[str, Any]] = []  # of this step's transfers, as records have them
-        self._transfer_id = 1  # of the next transfer that is told
+        self.states: list[Recurrent] = []  # of the recurrent groups
+        self.tells_copies = False  # of states
+        self._shown: list[dict[str, Any]] = []  # of states, by this step's plan
+        self._copies: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []  # this step's transfers, as records have them
+        self._ids: dict[Load | Send, int] = {}  # of the transfers that are told
         self._random = rng
         self._is_async = is_async
         self._block_size = block_size
@@ -78,11 +82,15 @@ class StandIn:
         for new in output.scheduled_new_reqs:
             blocks = [list(ids) for ids in new.block_ids]
             self.rows[new.req_id] = Row(new.num_computed_tokens, len(new.prefill_token_ids), blocks)
+            for states in self.states:
+                states.admit(new.req_id, new.num_computed_tokens, blocks[states.group])
         cached = output.scheduled_cached_reqs
         for name, computed, new_blocks in zip(
             cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
         ):
             row = self.rows[name]
+            for states in self.states if new_blocks else ():
+                states.note_appended(row.blocks[states.group], new_blocks[states.group])
             for ids, more in zip(row.blocks, new_blocks or (), strict=bool(new_blocks)):
                 ids.extend(more)
             if computed < row.computed and name not in self.deaf:
@@ -145,17 +153,20 @@ class StandIn:
             if other != name and other in self.rows
         )
 
-    def feed_plan(self, stream: Any, output: Any) -> int:
-        """Rows, lengths and positions as the runner would show them. It has no tables."""
+    def feed_plan(self, stream: Any, output: Any) -> None:
+        """Rows, lengths and positions as the runner would show them, and states. It has no
+        tables."""
         lengths = output.num_scheduled_tokens
         names = list(lengths)
         starts = [self.rows[name].computed for name in names]
+        if self._copies:
+            stream.tell([{**copy, "kind": "copy-done"} for copy in self._copies])
         query_start = array("i", accumulate(lengths.values(), initial=0))
         seq_lens = array("i", [s + q for s, q in zip(starts, lengths.values(), strict=True)])
         positions = array("q")
         for start, end in zip(starts, seq_lens, strict=True):
             positions.extend(range(start, end))
-        return stream.plan(
+        stream.plan(
             _core.STAGE_PLANNED,
             names,
             len(names),
@@ -164,8 +175,40 @@ class StandIn:
             (query_start.buffer_info()[0], len(query_start), _core.I32),
             (seq_lens.buffer_info()[0], len(seq_lens), _core.I32),
             (positions.buffer_info()[0], len(positions), _core.I64),
-            (),
+            tuple(self._shown),
         )
+
+    def take_states(self, stream: Any, output: Any) -> None:
+        """What the step reads and leaves of states, for its plan, and what is copied before."""
+        lengths = output.num_scheduled_tokens
+        rows = [self.rows[name] for name in lengths]
+        drafts = [len(output.scheduled_spec_decode_tokens.get(name, ())) for name in lengths]
+        self._shown, self._copies = [], []
+        for states in self.states:
+            shown, pairs = states.take(list(lengths), rows, list(lengths.values()), drafts)
+            self._shown.append(shown)
+            if pairs and self.tells_copies:
+                self._copies.append({"kind": "copy", "group": states.group, "blocks": pairs})
+        stream.behind += [dict(copy) for copy in self._copies]
+
+    def announce(self, stream: Any, transfers: Transfers) -> None:
+        """Tells of what begins with this step, before the rows follow it."""
+        for load in transfers.loads:
+            # Of a request that waits for its load no key is known.
+            name = "" if load.is_async else load.name
+            is_written = not load.is_async and (load.first + load.count) % self._block_size > 0
+            self._seen["written_behind_loads"] += is_written
+            more = {"blocks": load.blocks[0], "first": load.first, "count": load.count}
+            stream.behind.append(self._event("load", load, name=name, **more))
+        for send in transfers.sends:
+            key = stream.key_of(send.name) if send.name in self.rows else 0
+            event = self._event("send-pending", send, request=key, blocks=send.blocks[0])
+            stream.before.append(event)
+
+    def _event(self, kind: str, what: Load | Send, **more: Any) -> dict[str, Any]:
+        if what not in self._ids:
+            self._ids[what] = len(self._ids) + 1
+        return {"kind": kind, "group": 0, "value": self._ids[what], **more}
 
     def finish(self, output: Any) -> tuple[ModelRunnerOutput, list[Result]]:
         """Samples, moves the counts, and lets transfers end."""
@@ -182,6 +225,8 @@ class StandIn:
                 self._seen["accepted"] += sampled - 1
                 self._seen["rejected"] += rejected
             row.computed += length - rejected
+            for states in self.states:
+                states.finish(name, row, sampled)
             results.append(Result(name, drafts, sampled, rejected))
         answer = ModelRunnerOutput(
             req_ids=[r.name for r in results],
@@ -205,53 +250,34 @@ class StandIn:
 
     def _transfer(self, transfers: Transfers) -> KVConnectorOutput:
         said = KVConnectorOutput(finished_recving=set(), finished_sending=set())
-        self.events.clear()
+        self.ended.clear()
         for each in self._under_way:
             each.steps -= 1
         for each in [u for u in self._under_way if u.steps <= 0]:
             self._under_way.remove(each)
             if isinstance(each.what, Send):
                 said.finished_sending.add(each.what.name)
-                self._tell("send-done", each.id)
+                self.ended.append(self._event("send-done", each.what))
                 self._seen["sends"] += 1
             else:
                 said.finished_recving.add(each.what.name)
-                self._end(each.what, each.id, said)
+                self._end(each.what, said)
         for load in transfers.loads:
             self._seen["external_hits"] += 1
             self._seen["external_tokens"] += load.count
             self.external[load.name] = load.count
-            first = self._announce(load)
             if load.is_async:
-                self._under_way.append(UnderWay(self._steps(), load, first))
+                self._under_way.append(UnderWay(self._steps(), load))
             else:
-                self._end(load, first, said)
+                self._end(load, said)
         for send in transfers.sends:
-            self._tell("send-pending", self._transfer_id, name=send.name, blocks=send.blocks[0])
-            self._under_way.append(UnderWay(self._steps(), send, self._transfer_id))
-            self._transfer_id += 1
+            self._under_way.append(UnderWay(self._steps(), send))
         return said
 
     def _steps(self) -> int:
         return self._random.randrange(1, MOST_STEPS)
 
-    def _announce(self, load: Load) -> int:
-        """Tells of a load, and answers the id of its first block: each block is a transfer of its
-        own, so that some can fail and the others be done."""
-        first_id = self._transfer_id
-        end = load.first + load.count
-        for start in range(load.first, end, self._block_size):
-            block = load.blocks[0][(start - load.first) // self._block_size]
-            count = min(self._block_size, end - start)
-            more = {"name": load.name, "blocks": [block], "first": start, "count": count}
-            self._tell("load", self._transfer_id, **more)
-            self._transfer_id += 1
-        return first_id
-
-    def _tell(self, kind: str, transfer: int, **more: Any) -> None:
-        self.events.append({"kind": kind, "group": 0, "value": transfer, **more})
-
-    def _end(self, load: Load, first_id: int, said: KVConnectorOutput) -> None:
+    def _end(self, load: Load, said: KVConnectorOutput) -> None:
         kind = "async" if load.is_async else "sync"
         self._seen[f"{kind}_loads"] += 1
         lost: list[int] = []
@@ -270,6 +296,5 @@ class StandIn:
                 self._failed.add(load.name)
         self.unfilled.difference_update(load.blocks[0])
         self.unfilled.update(lost)
-        for i, block in enumerate(load.blocks[0]):
-            failed = {"blocks": [block]} if block in lost else {}
-            self._tell("load-failed" if failed else "load-done", first_id + i, **failed)
+        kind = "load-failed" if lost else "load-done"
+        self.ended.append(self._event(kind, load, blocks=lost))

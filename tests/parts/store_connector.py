@@ -25,7 +25,7 @@ IS_SAVED = 0.5  # of the finished requests
 IS_SENT = 0.15  # of the finished requests: their blocks are kept until they are sent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a request may be given the same blocks again
 class Load:
     """Tokens [first, first + count) of a request, and the blocks of each group that hold them."""
 
@@ -36,7 +36,7 @@ class Load:
     is_async: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Send:
     """Blocks of each group of a request that has finished, kept until they are sent."""
 

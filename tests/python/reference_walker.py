@@ -56,12 +56,12 @@ class ReferenceWalker:
         for entry in self.live.values():
             entry["counted"] = 0
         if output.new_block_ids_to_zero:
-            self.event("zero", 0, blocks=list(output.new_block_ids_to_zero))
+            self.event("zero", 0, 0, blocks=list(output.new_block_ids_to_zero))
         pairs = [
             b for c in output.kv_cache_block_copies or () for b in (c.src_block_id, c.dst_block_id)
         ]
         if pairs:
-            self.event("copy", 0, blocks=pairs)
+            self.event("copy", 0, 0, blocks=pairs)
         return {"events": self.events, "scheduled": scheduled}
 
     def event(self, kind: str, request: int, group: int | None = None, **fields: Any) -> None:

@@ -122,6 +122,28 @@ def honest() -> outputs.SchedulerOutput:
     )
 
 
+def test_the_core_takes_one_of_everything() -> None:
+    guard = _core.Guard(
+        {
+            "pools": [{"num_blocks": 8, "null_block": 0, "kind": "pages"}],
+            "groups": [{"kind": "full", "block_size": 64}],
+            "max_rows": 4,
+            "max_tokens": 64,
+        },
+        {"action": "log"},
+    )
+    stream = _core.vllm.Stream(guard)
+    before = outputs.SchedulerOutput(
+        scheduled_new_reqs=[outputs.new_request("old", ([4],), 8, 9)],
+        num_scheduled_tokens={"old": 1},
+    )
+    for output in (before, honest()):
+        assert not stream.begin(output) & _core.vllm.FLAG_NOT_FED, stream.sentence
+        stream.end()
+    copied = [c for c in guard.coverage() if c["family"] == "copy"]
+    assert sum(c["judged"] for c in copied) == 3, "a block to zero, and a pair"
+
+
 class Hostile:
     def __getattr__(self, name: str) -> Any:
         raise ValueError(f"no {name} for you")
