@@ -108,12 +108,10 @@ def check_group_plan(geometry: Geometry, plan: Plan, part: GroupPlan) -> None:
     is_state = geometry.groups[part.group].is_state()
     if part.encoding not in (None, "table") and not (is_state and part.encoding == "state"):
         raise UnsupportedError(f"docs/judging.md does not define reads encoded as {part.encoding}")
-    if geometry.pcp_size > 1:
-        # those of all ranks; a part that is too short for its tokens is a finding
-        whole = part.slots is None or len(part.slots) % geometry.pcp_size == 0
-        require(whole, "the number of slots is divisible by pcp_size")
-    else:
-        at_least(part.slots, plan.num_tokens, "slots")
+    at_least(part.slots, plan.num_tokens, "slots")
+    # judging.md, Prefill context parallel; a rank's part that is too short is a finding
+    even = part.slots is None or len(part.slots) % geometry.pcp_size == 0
+    require(even, "the number of slots is divisible by pcp_size")
     if part.states is not None:
         at_least(part.states.starts, plan.num_rows, "in")
         at_least(part.states.ends, plan.num_rows, "out")

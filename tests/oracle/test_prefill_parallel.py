@@ -121,9 +121,9 @@ SCENARIOS = {
     "token-is-never-written": (
         engine(2), step(PREFILL, [36, 37, -1, -1, 38, 39, 20, 21]), [(403, 0, 1, 6)],
     ),
-    # three places a rank: position 5 has none
+    # two places a rank: positions 6 and 7 have none
     "slabs-too-short": (
-        engine(2), step(PREFILL, [36, 37, 22, 38, 39, 20]), [(403, 0, 1, 5)],
+        engine(2), step([Row([3, 8], 4, 4, 4, drafts=3)], [32, 33, -1, -1]), [(403, 0, 1, 6)],
     ),
     # position 6 goes to block 8, which request 2 holds
     "token-in-a-foreign-block": (
@@ -319,10 +319,19 @@ def test_parts_that_are_longer_than_needed():
 
 
 def test_parts_that_are_shorter():
-    # two places: 33 24 | -1 25; position 3 of the prefill is missing on rank 0, 2 on rank 1
-    assert codes(engine(2), BOTH, [33, 24, -1, 25]) == [(403, 0, 2, 3)]
-    # no place at all
-    assert codes(engine(2), BOTH, []) == [(403, 0, 1, 5), (403, 0, 2, 0)]
+    # the last token of two decodes with drafts, and of a prefill behind them
+    rows = [Row([3, 8], 5, 2, 5, drafts=1), Row([2, 7], 4, 3, 4, drafts=2), FRESH]
+    right = [33, 34, 28, 29, 30, 24, 27, -1, -1, -1, -1, -1, 25, 26]
+    assert codes(engine(2), rows, right) == []
+    # five places: 24 and 27 are missing on rank 0, 25 and 26 on rank 1
+    assert codes(engine(2), rows, [*right[:5], *[-1] * 5]) == [(403, 0, 3, 0)]
+    # the first slots of an array that is too short for the prefill are judged as ever
+    assert codes(engine(2), rows, [33, 35, *right[2:5], *[-1] * 5]) == [
+        (401, 0, 1, 6),
+        (403, 0, 3, 0),
+    ]
+    # one place for the prefill: position 3 on rank 0 stands before 2 on rank 1
+    assert codes(engine(2), rows, [*right[:6], *right[7:13]]) == [(403, 0, 3, 3)]
 
 
 def test_a_number_that_the_ranks_do_not_divide():
@@ -331,6 +340,12 @@ def test_a_number_that_the_ranks_do_not_divide():
     assert (found(result), len(result.gap_steps()), result.verdict()) == ([], 1, "cannot_judge")
     dummies = judge(*real_step(*dummy([-1, -1, -1])), geometry_line=engine(2))
     assert (found(dummies), dummies.verdict()) == ([], "cannot_judge")
+
+
+def test_fewer_slots_than_tokens():
+    # kvguard.h: at least num_tokens
+    result = judge(*step(PREFILL, [36, 37, 22, 38, 39, 20]), geometry_line=engine(2))
+    assert (found(result), len(result.gap_steps()), result.verdict()) == ([], 1, "cannot_judge")
 
 
 def test_dummy_passes():
