@@ -252,14 +252,13 @@ int FeedHealthy(const Arguments& arguments) {
                    static_cast<unsigned long long>(seed), program.error.c_str());
     }
     // A scheduler that found room for nothing has nothing to judge: cannot_judge is right then.
-    const bool idle =
-        std::none_of(program.records.begin(), program.records.end(),
-                     [](const Record& record) { return !record.scheduled.empty(); });
-    const std::string verdict = !judged.refused.empty() ? "refused"
-                                : idle && judged.verdict.verdict == KVGUARD_CANNOT_JUDGE &&
-                                        judged.gaps.empty()
-                                    ? "idle"
-                                    : kvguard_name("verdict", judged.verdict.verdict);
+    const bool idle = std::none_of(program.records.begin(), program.records.end(),
+                                   [](const Record& record) { return !record.scheduled.empty(); });
+    const std::string verdict =
+        !judged.refused.empty() ? "refused"
+        : idle && judged.verdict.verdict == KVGUARD_CANNOT_JUDGE && judged.gaps.empty()
+            ? "idle"
+            : kvguard_name("verdict", judged.verdict.verdict);
     ++verdicts[verdict];
     if (verdict == "idle" && program.error.empty()) continue;
     if (program.error.empty() && verdict == "clean" && judged.verdict.proofs == 0) continue;

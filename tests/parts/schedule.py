@@ -148,9 +148,7 @@ class Alone:
         config = self.engine_config(seed)
         layout = self.layout
         spec = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 32, "dtype": torch.float32}
-        groups = [
-            KVCacheGroupSpec([f"l{i}"], KINDS[k](spec)) for i, k in enumerate(layout.kinds)
-        ]
+        groups = [KVCacheGroupSpec([f"l{i}"], KINDS[k](spec)) for i, k in enumerate(layout.kinds)]
         if layout.state_mode:
             states = MambaSpec(
                 block_size=layout.state_size,
