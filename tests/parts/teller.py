@@ -29,7 +29,9 @@ class Teller:
 
     def begin(self, output: Any) -> None:
         walked = self._walker.walk_to_dict(output)
-        tokens = {self.key_of(new.req_id): new.prefill_token_ids for new in output.scheduled_new_reqs}
+        tokens = {
+            self.key_of(new.req_id): new.prefill_token_ids for new in output.scheduled_new_reqs
+        }
         for event in walked["events"]:
             if event["kind"] == "admit":
                 event["tokens"] = tokens[event["request"]]

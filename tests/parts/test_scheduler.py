@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's own Scheduler decides, the guard folds: each layout without a finding that is not expected,
-and a finding where one thing of the stream is wrong."""
+"""vLLM's own Scheduler decides, the guard folds: each layout without a finding that is not
+expected, and a finding where one thing of the stream is wrong."""
 
 from __future__ import annotations
 
