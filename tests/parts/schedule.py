@@ -6,10 +6,11 @@
 No model runs: a stand-in counts as a runner does, accepts some drafts, and lets a connector's loads
 end well or badly. What is fed is what the adapter has of a real engine: the outputs through the
 walker, rows, lengths and positions, and each step's outcome, at once or later. Of a connector's
-loads the adapter knows nothing, and only the layouts with "told" in their names tell what a worker
-could. No tables and no slots are shown, so that the bindings and the counts are judged, and they
-must hold no finding. FAULT: one thing is said wrong, once (stream_faults.py). Prints a JSON line
-for each layout.
+loads and of tokens the adapter knows nothing, and only layouts that `tells` is set of tell what a
+worker could. The adapter refuses recurrent groups; the layouts that have one show what a runner
+reads and leaves of their states. No tables and no slots are shown, so that the bindings, the counts
+and the states are judged, and they must hold no finding. FAULT: one thing is said wrong, once
+(stream_faults.py). Prints a JSON line for each layout.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's own Scheduler decides, the guard folds: each layout without a finding that is not expected,
-and a finding where one thing of the stream is wrong."""
+"""vLLM's own Scheduler decides, the guard folds: each layout without a finding that is not
+expected, and a finding where one thing of the stream is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYWHERE = {"preempted": 100, "prefix_hits": 100, "aborted": 50, "finished": 3
 SPEC = {"drafts": 30_000, "accepted": 15_000, "rejected": 15_000, "outcomes_late": 500}
 CONNECTOR = {"external_hits": 150, "sync_loads": 80, "async_loads": 60, "async_failed": 15}
 CONNECTOR |= {"sends": 40}
-ALIGN = {"null_columns": 1000, "state_hits": 250, "copies": 1500}
+ALIGN = {"null_columns": 1000, "state_hits": 180, "copies": 1500}
 STATE_SPEC = SPEC | {"states_behind": 8000}
 # What each stream must hold at least of, beside EVERYWHERE, in 5,000 steps.
 LAYOUTS: dict[str, dict[str, int]] = {
