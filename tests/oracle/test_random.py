@@ -118,3 +118,9 @@ def test_both_judges_agree(mode):
 def test_both_judges_agree_on_hits():
     found = {seed: differences(draw_hits(seed)) for seed in range(NUM_HIT_STREAMS)}
     assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_passes():
+    found = {seed: differences(draw_passes(seed)) for seed in range(NUM_PASS_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
