@@ -22,6 +22,7 @@ from core_structs import (
     Array,
     Begin,
     Config,
+    CoverageRow,
     End,
     Error,
     Event,
@@ -342,6 +343,7 @@ class Core:
             "verdict": VERDICTS[verdict.verdict],
             "step_gaps": verdict.step_gaps,
             "gaps": self.gaps(),
+            "unreached": self.unreached(),
             "errors": self.errors,
             "num_suspicions": verdict.suspicions,
             "assumptions": verdict.assumptions,
@@ -366,8 +368,8 @@ class Core:
         return rows[: count.value]
 
     def findings(self, capacity: int, first: int = 0) -> list[dict[str, Any]]:
-        pass_names = {0: None, 1: "target", 2: "draft", 3: "micro_batch", 4: "cross",
-                      5: "graph_replay", 6: "dummy"}  # fmt: skip
+        pass_names = {0: None, 1: "target", 2: "draft", 3: "micro-batch", 4: "cross",
+                      5: "graph-replay", 6: "dummy"}  # fmt: skip
         return [
             {
                 "code": f.code,
@@ -390,6 +392,16 @@ class Core:
         count = ctypes.c_size_t()
         self.call("kvguard_gaps", self.guard, rows, ctypes.c_size_t(64), ctypes.byref(count))
         return [gap.name.decode() for gap in rows[: count.value] if not gap.standing]
+
+    def unreached(self) -> list[tuple[int, int]]:
+        """(group, family) that a run must judge and has not judged: its verdict is no clean one."""
+        rows = (CoverageRow * 256)()
+        for row in rows:
+            row.size = ctypes.sizeof(CoverageRow)
+        count = ctypes.c_size_t()
+        self.call("kvguard_coverage", self.guard, rows, ctypes.c_size_t(256), ctypes.byref(count))
+        told = rows[: count.value]
+        return [(row.group, row.family) for row in told if row.expected and not row.judged]
 
     def close(self) -> None:
         if self.recording:

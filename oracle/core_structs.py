@@ -301,6 +301,13 @@ class Verdict(ctypes.Structure):
     ]
 
 
+class CoverageRow(ctypes.Structure):
+    _fields_ = [
+        *[(name, U32) for name in ("size", "group", "pass_", "stage", "family", "expected")],
+        ("judged", U64),
+    ]
+
+
 class Gap(ctypes.Structure):
     _fields_ = [
         ("size", U32),

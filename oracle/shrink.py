@@ -34,6 +34,7 @@ from differential import (
     core_proofs,
     differences,
     oracle_proofs,
+    same_verdict,
     split_programs,
     suspicion_differences,
 )
@@ -99,7 +100,7 @@ def signatures(judged: Judged) -> list[Signature]:
         named += [("suspicions differ", code) for code in sorted(codes) or [None]]
     for name, one, other in (
         ("step gaps", core["step_gaps"], len(result.gap_steps())),
-        ("verdict", core["verdict"], result.verdict()),
+        ("verdict", True, same_verdict(core, result)),
         ("assumptions", core["assumptions"], result.assumptions),
         ("ignored", core["ignored"], result.ignored),
     ):

@@ -62,6 +62,8 @@ CANNOT_JUDGE = "cannot_judge"
 EVENT_BINDINGS_LOST = 1 << 2
 
 STAGE_FINAL = "final"
+# what comes before every step is a gap of its own
+BEFORE_THE_FIRST = -1
 
 
 @dataclass
@@ -142,8 +144,8 @@ class Judge:
             self.bindings_lost = True
 
     def open_or_ended(self) -> int:
-        """kvguard.h, step_verdict: the open or just ended step; 0 before the first."""
-        return self.last_begun or 0
+        """kvguard.h, step_verdict: the open or just ended step."""
+        return BEFORE_THE_FIRST if self.last_begun is None else self.last_begun
 
     def is_new_step(self, number: int) -> bool:
         return self.last_begun is None or number > self.last_begun

@@ -8,6 +8,7 @@ is expected: a stream of pure noise would be unknown requests alone.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from random import Random
 
 from kvguard_oracle import Judge
@@ -92,6 +93,17 @@ def draw_geometry(random: Random, windows: bool) -> Line:
     )
 
 
+@dataclass
+class DrawnRow:
+    """A row of a pass that is drawn next."""
+
+    key: int
+    start: int
+    tokens: int
+    # None: its request is not live, or not scheduled
+    known: KnownRow | None
+
+
 class Stream:
     """Draws records one after another; `lines` is what was drawn."""
 
@@ -173,17 +185,20 @@ class Stream:
         # positions stay far from the edge of 32 bits, where the plan's arrays would wrap
         events[0]["first"] = min(max(events[0]["first"], 0), 2**20)
         for part in self.groups():
-            blocks: list[int] = []
-            if shared is not None:
-                row = self.judge.account.requests[shared].rows[part.index]
-                columns = part.column_of(first)
-                # a column that is not whole is no hit
-                columns += self.sharded and self.chance(0.2)
-                blocks = [entry.block for entry in row[:columns]]
-            fresh = self.random.randrange(3)
-            blocks += [self.draw_block(part) for _ in range(fresh)]
+            blocks = self.draw_row(part, shared, first)
             events.append(event("replace", key, part.index, blocks=blocks))
         return events
+
+    def draw_row(self, group: Group, shared: int | None, first: int) -> list[int]:
+        """What another request has before `first`, and some more."""
+        blocks: list[int] = []
+        if shared is not None:
+            row = self.judge.account.requests[shared].rows[group.index]
+            columns = group.column_of(first)
+            # a column that is not whole is no hit
+            columns += self.sharded and self.chance(0.2)
+            blocks = [entry.block for entry in row[:columns]]
+        return blocks + [self.draw_block(group) for _ in range(self.random.randrange(3))]
 
     def draw_tokens(self, shared: int | None) -> list[int]:
         """Mostly those of the request that wrote the blocks; [] where they are absent."""
@@ -216,7 +231,7 @@ class Stream:
             kind = self.random.choice(["load-done", "load-failed", "send-done", "cancel", "drain"])
             id_ = self.random.choice(open_ids or [self.next_id])
             told = self.judge.account.transfers.open.get(id_)
-            blocks = told.blocks if told is not None and kind == "load-failed" else []
+            blocks = self.draw_failed(told.blocks) if told and kind == "load-failed" else []
             return event(kind, 0, 0, value=max(self.blur(id_), 1), blocks=blocks)
         # of a live request, or of the one that comes next
         key = self.random.choice([*self.live(), self.next_key])
@@ -228,6 +243,9 @@ class Stream:
         first = max(self.blur(first), 0) if kind == "load" else 0
         key = 0 if kind == "reserve" and self.chance(0.5) else key
         return event(kind, key, group.index, value=id_, first=first, blocks=blocks)
+
+    def draw_failed(self, blocks: list[int]) -> list[int]:
+        return blocks
 
     def draw_done(self, kind: str) -> Line | None:
         """ZERO_DONE or COPY_DONE of what was announced, most of it."""
@@ -309,13 +327,21 @@ class Stream:
                 computed = next(e["first"] for e in events if e["request"] == key)
             tokens = self.random.randrange(1, 6)
             drafts = self.random.randrange(tokens) if self.chance(0.4) else 0
+            drafts = min(drafts, self.judge.geometry.max_drafts)
             rows.append(scheduled(key, tokens, max(self.blur(computed), 0), drafts))
-        self.add(begin(self.step, events, rows))
+        self.add(begin(self.step, self.with_room(events, rows), rows))
+
+    def with_room(self, events: list[Line], rows: list[Line]) -> list[Line]:
+        return events
 
     def true_start(self, request: ScheduledRequest) -> int:
         return self.random.randint(request.start_low, request.start_high)
 
     def draw_plan(self, stage: str) -> None:
+        """The target's; how it is drawn hangs on the engine."""
+        self.add_pass(self.draw_rows_of_target(), stage)
+
+    def draw_rows_of_target(self) -> list[DrawnRow]:
         step = self.judge.step
         assert step is not None
         keys = list(step.scheduled)
@@ -325,61 +351,71 @@ class Stream:
         if keys and self.chance(self.noise):
             keys.append(self.random.choice([*keys, *self.live(), 77]))
         starts = {key: self.true_start(s) for key, s in step.scheduled.items()}
+        tokens = {key: told.row.num_tokens for key, told in step.scheduled.items()}
+        return [self.row_of(key, starts.get(key, 0), tokens.get(key, 1)) for key in keys]
+
+    def row_of(self, key: int, start: int, tokens: int) -> DrawnRow:
+        step = self.judge.step
+        assert step is not None
+        request, told = self.judge.account.requests.get(key), step.scheduled.get(key)
+        known = None if request is None or told is None else KnownRow(0, request, told, None, start)
+        return DrawnRow(key, start, tokens, known)
+
+    def add_pass(
+        self, rows: list[DrawnRow], stage: str, pass_name: str = "target", index: int = 0
+    ) -> None:
         query_start, seq_lens, positions, computed = [0], [], [], []
-        for key in keys:
-            tokens = step.scheduled[key].row.num_tokens if key in step.scheduled else 1
-            start = starts.get(key, 0)
-            query_start.append(query_start[-1] + tokens)
-            seq_lens.append(self.blur(start + tokens))
-            positions += [self.blur(start + i) for i in range(tokens)]
-            computed.append(self.blur(start))
+        for row in rows:
+            query_start.append(query_start[-1] + row.tokens)
+            seq_lens.append(self.blur(self.length_of(row, pass_name)))
+            positions += [self.blur(row.start + i) for i in range(row.tokens)]
+            computed.append(self.blur(row.start))
         pad_rows, pad_tokens = self.random.randrange(3), self.random.randrange(3)
         line = plan(
             self.step,
-            [abs(self.blur(key)) for key in keys],
+            [abs(self.blur(row.key)) for row in rows],
             query_start,
             seq_lens + [max(self.blur(0), 0)] * pad_rows,
             *[
-                self.group_part(group, keys, starts, pad_rows, pad_tokens)
+                self.group_part(group, rows, pad_rows, pad_tokens)
                 for group in self.groups()
+                if self.is_shown(group, pass_name)
             ],
             positions=positions if self.chance(0.5) else None,
             num_computed=computed if self.chance(0.3) else None,
             stage=stage,
+            pass_name=pass_name,
+            pass_index=index,
         )
         line["padded_rows"] += pad_rows
         line["padded_tokens"] += pad_tokens
         line["query_start"]["values"] = [max(self.blur(v), 0) for v in query_start]
         self.add(line)
 
+    def length_of(self, row: DrawnRow, pass_name: str) -> int:
+        return row.start + row.tokens
+
+    def is_shown(self, group: Group, pass_name: str) -> bool:
+        return True
+
     def group_part(
-        self, group: Group, keys: list[int], starts: dict[int, int], pad_rows: int, pad_tokens: int
+        self, group: Group, rows: list[DrawnRow], pad_rows: int, pad_tokens: int
     ) -> Line:
-        step = self.judge.step
-        assert step is not None
         table, slots, counts, lengths = [], [], [], []
-        for key in keys:
-            request = self.judge.account.requests.get(key)
-            told = step.scheduled.get(key)
-            if request is None or told is None:
+        for row in rows:
+            if row.known is None:
                 table.append([])
-                slots.append(-1)
+                slots += [-1] * row.tokens
                 counts.append(0)
                 lengths.append(0)
                 continue
-            entries = expected_entries(group, KnownRow(0, request, told, None, None))
+            entries = expected_entries(group, row.known)
             fit = [value if -(2**31) <= value < 2**31 else -1 for value in entries]
             counts.append(self.blur(len(fit)))
-            lengths.append(group.local_length(starts[key] + told.row.num_tokens))
+            lengths.append(group.local_length(row.start + row.tokens))
             residue = [self.random.randrange(4) for _ in range(self.random.randrange(2))]
             table.append([self.blur(value) for value in fit] + residue)
-            for i in range(told.row.num_tokens):
-                position = starts[key] + i
-                block = self.judge.account.bound_block(key, group, position)
-                right = -1 if block is None or block < 0 else group.slot_in(block, position)
-                # where nothing is sharded every position is local
-                local = group.is_local(position) or self.chance(self.noise)
-                slots.append(self.blur(right if local else -1))
+            slots += [self.draw_slot(group, row, row.start + i) for i in range(row.tokens)]
         null = group.pool.null_block * group.entries_per_block()
         columns = max([len(row) for row in table] + [4])
         table += [[max(self.blur(null), 0)] * columns for _ in range(pad_rows)]
@@ -400,6 +436,13 @@ class Stream:
         if self.chance(self.noise):
             part["slots"] = None
         return part
+
+    def draw_slot(self, group: Group, row: DrawnRow, position: int) -> int:
+        block = self.judge.account.bound_block(row.key, group, position)
+        right = -1 if block is None or block < 0 else group.slot_in(block, position)
+        # where nothing is sharded every position is local
+        local = group.is_local(position) or self.chance(self.noise)
+        return self.blur(right if local else -1)
 
     def draw_outcome(self) -> None:
         """Of an open outcome, or of this very step."""

@@ -20,7 +20,7 @@ from differential import core_proofs, oracle_proofs
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from kvguard_oracle import judge_lines
-from strategies import arbitrary_streams, malformed, streams
+from strategies import arbitrary_streams, malformed, pass_streams, streams
 
 BUILD = Path(os.environ.get("KVGUARD_BUILD", core_bridge.CHECKOUT / "build"))
 COMMAND = BUILD / "kvguard"
@@ -62,6 +62,11 @@ def test_both_agree_on_what_is_near_to_right(lines):
     both_agree(lines, "near-to-right")
 
 
+@given(pass_streams())
+def test_both_agree_on_other_groups_and_passes(lines):
+    both_agree(lines, "other-passes")
+
+
 @given(arbitrary_streams())
 def test_both_agree_on_anything(lines):
     both_agree(lines, "anything")
@@ -77,7 +82,7 @@ def fed(lines):
         return [bytes(finding) for finding in findings], bytes(verdict), core.gaps(), core.errors
 
 
-@given(st.one_of(streams(), arbitrary_streams()))
+@given(st.one_of(streams(), pass_streams(), arbitrary_streams()))
 def test_the_same_stream_gives_the_same_bytes(lines):
     assert fed(lines) == fed(copy.deepcopy(lines))
 
@@ -100,7 +105,7 @@ def proofs(core):
     return [tuple(f[name] for name in names) for f in found if f["grade"] == "proof"]
 
 
-@given(streams(), st.data())
+@given(st.one_of(streams(), pass_streams()), st.data())
 def test_a_restored_guard_finds_the_same(lines, data):
     place = data.draw(st.sampled_from(ends(lines)))
     with Core(lines[0]) as first, Core(lines[0]) as second:
@@ -125,7 +130,7 @@ def record(lines, path):
         return core.report()
 
 
-@given(st.one_of(streams(), arbitrary_streams()))
+@given(st.one_of(streams(), pass_streams(), arbitrary_streams()))
 def test_a_recorded_stream_gives_the_same_again(tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "drawn.kvtrace"
     path.unlink(missing_ok=True)
@@ -136,7 +141,7 @@ def test_a_recorded_stream_gives_the_same_again(tmp_path_factory, lines):
 
 @pytest.mark.skipif(not COMMAND.is_file(), reason="build/kvguard is not built")
 @settings(max_examples=30)
-@given(st.one_of(streams(), arbitrary_streams()))
+@given(st.one_of(streams(), pass_streams(), arbitrary_streams()))
 def test_a_dumped_stream_gives_the_oracle_the_same(tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "dumped.kvtrace"
     path.unlink(missing_ok=True)
@@ -151,7 +156,7 @@ def test_a_dumped_stream_gives_the_oracle_the_same(tmp_path_factory, lines):
     assert (one.assumptions, one.ignored) == (other.assumptions, other.ignored)
 
 
-@given(streams(), st.data())
+@given(st.one_of(streams(), pass_streams()), st.data())
 def test_a_malformed_record_leaves_the_account_as_it_was(lines, data):
     places = [i for i in range(1, len(lines) + 1) if steps_begun(lines[:i])]
     place = data.draw(st.sampled_from(places))

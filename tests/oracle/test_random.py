@@ -7,6 +7,7 @@ import core_bridge
 import pytest
 from hit_streams import draw_hits
 from kvguard_oracle import judge_lines
+from pass_streams import draw_passes
 from random_streams import draw
 
 MODES = {
@@ -28,6 +29,10 @@ HIT_CODES = {803, 804}
 CONTENT_CODES = {801, 802}
 # what they are drawn for happens in one of some hundred
 NUM_HIT_STREAMS = 1000
+# each has many passes
+NUM_PASS_STREAMS = 100
+STATE_CODES = {1001, 1002, 1003, 1004, 1006}
+PASSES = {"target", "micro-batch", "draft", "cross", "dummy"}
 # whether these are reached where no block is bound twice hangs on the seeds
 RARE_CODES = {202, 603}
 COPY_CODES = {1201, 1202, 1203, 1204, 1205, 1206}
@@ -42,6 +47,8 @@ def test_the_same_seed_draws_the_same_stream():
     assert draw(5) != draw(6)
     assert draw_hits(5) == draw_hits(5)
     assert draw_hits(5) != draw_hits(6)
+    assert draw_passes(5) == draw_passes(5)
+    assert draw_passes(5) != draw_passes(6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -72,6 +79,23 @@ def test_hits_reach_what_a_hit_may_find():
     assert assumptions > 0
 
 
+def test_passes_reach_what_they_are_drawn_for():
+    reached, by_pass, shown = set(), {}, set()
+    for seed in range(40):
+        lines = draw_passes(seed)
+        shown |= {(line["pass"], line["pass_index"]) for line in lines if line["record"] == "plan"}
+        for finding in judge_lines(lines).findings:
+            reached.add(finding.code)
+            by_pass.setdefault(finding.pass_name, set()).add(finding.code)
+    assert {name for name, _ in shown} == PASSES
+    assert {("draft", index) for index in range(4)} <= shown
+    assert reached >= STATE_CODES | {803, 804, 805, 1101, 1102, 1103, 1202}
+    for name in ("target", "micro-batch", "draft", "cross"):
+        assert by_pass[name] >= {101, 105, 301, 404, 501, 903}
+    # tokens that no part has
+    assert 106 in reached
+
+
 def differences(lines):
     """As far as anything differs: at most 3 sentences."""
     result = judge_lines(copy.deepcopy(lines))
@@ -93,4 +117,10 @@ def test_both_judges_agree(mode):
 @needs_library
 def test_both_judges_agree_on_hits():
     found = {seed: differences(draw_hits(seed)) for seed in range(NUM_HIT_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_passes():
+    found = {seed: differences(draw_passes(seed)) for seed in range(NUM_PASS_STREAMS)}
     assert {seed: sentences for seed, sentences in found.items() if sentences} == {}

@@ -320,6 +320,23 @@ def test_what_is_stored_in_the_null_block_is_stored_nowhere():
     assert shown(9, copy("copy-done", 0, 9)) == ([*null, (1001, STATES, 1, 8)], 0)
 
 
+@pytest.mark.parametrize("block", [5, -5, -1])
+def test_columns_that_are_bound_as_nothing_are_not_judged(block):
+    # the row starts from column 0 and leaves its state there
+    row = Row(1, 3, 1, block, block)
+    assert codes(*step(1, row, events=new(1, [-5], 3))) == [(201, STATES, 1, 0)]
+    # an id that fits is expected
+    expected = [(201, STATES, 1, 0), (1001, STATES, 1, 3), (1002, STATES, 1, 4)]
+    assert codes(*step(1, row, events=new(1, [99], 3))) == expected
+    # what may be stored in such a column is stored nowhere
+    findings, _ = at_a_boundary(-1, states=(1, -5, 3, 4))
+    assert findings == [(201, STATES, 1, 1), (1001, STATES, 1, 8)]
+    # a column that is not there is no block
+    assert codes(*step(1, Row(1, 4, 1, -1, 0), events=new(1, [1], 4))) == [
+        (204, STATES, 1, 4), (1001, STATES, 1, 4)
+    ]  # fmt: skip
+
+
 def read(block):
     return state_plan([block], None, [0], 1)
 

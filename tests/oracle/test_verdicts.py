@@ -254,6 +254,8 @@ def test_a_key_that_one_record_admits_twice():
 def test_records_of_a_step_while_none_was_begun(number):
     row = plan(number, [1], [0, 1], [1], group_plan([[3]], [12]))
     for early in (row, outcome(number, (1, 0)), end(number)):
-        result = judge(early, begin(1, admit(2, [99]), []), end(1))
+        result = judge(early, begin(number, admit(2, [99]), []), end(number))
         assert result.findings == []
+        # before the first step, and in it, whatever its number
         assert "bindings-lost" in result.gaps
+        assert len(result.gap_steps()) == 2
