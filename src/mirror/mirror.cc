@@ -148,6 +148,12 @@ void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t co
   }
   if (columns < bound) {
     Row& row = request->rows[group.id];
+    // Hits that are given back are none, whatever is bound in their columns next.
+    std::erase_if(hits_, [&](const Hit& hit) {
+      return hit.key == request->key && hit.group == group.id && hit.column >= columns;
+    });
+    row.hit_end = std::min(row.hit_end, columns);
+    row.hit_first = std::min(row.hit_first, row.hit_end);
     row.entries.resize(static_cast<size_t>(columns * group.EntriesPerBlock()));
     row.last_append = std::min(row.last_append, static_cast<uint32_t>(row.entries.size()));
     if (group.Forgets()) {

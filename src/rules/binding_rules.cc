@@ -2,6 +2,7 @@
 // Family binding: what the scheduler decided, against itself. Also moves the mirror, event by
 // event.
 #include <algorithm>
+#include <vector>
 
 #include "rules/context.h"
 
@@ -167,11 +168,7 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
   mirror::Mirror& mirror = *context.mirror;
   switch (event.kind) {
     case KVGUARD_EVENT_ADMIT:
-      if (mirror.Find(event.request) != kNoRequest) {  // twice in one record
-        NoteGap(context, "admitted-twice");
-        *lost = true;
-        return;
-      }
+      if (mirror.Find(event.request) != kNoRequest) return;  // twice in one record: all is lost
       mirror.Admit(event.request,
                    std::string_view(event.name == nullptr ? "" : event.name, event.name_size),
                    event.first, context.step);
@@ -337,15 +334,23 @@ int64_t Reach(const geometry::Layout& layout, const Request& request,
 step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lost,
                         bool* gap_event) {
   mirror::Mirror& mirror = *context.mirror;
+  std::vector<uint64_t> admitted;
   for (size_t i = 0; i < begin.events.size(); ++i) {
     const kvguard_event& event = begin.events[i];
     if (event.kind != KVGUARD_EVENT_ADMIT) continue;
+    admitted.push_back(event.request);
     if (mirror.Find(event.request) != kNoRequest) {
       return step::Malformed("events[%zu]: key %llu is admitted twice; keys are never reused", i,
                              static_cast<unsigned long long>(event.request));
     }
   }
+  std::sort(admitted.begin(), admitted.end());
+  const bool twice = std::adjacent_find(admitted.begin(), admitted.end()) != admitted.end();
   mirror.BeginStep(context.step);
+  if (twice) {
+    NoteGap(context, "admitted-twice");
+    *lost = true;
+  }
   for (size_t i = 0; i < begin.events.size(); ++i) Apply(context, begin.events[i], lost, gap_event);
   LearnTokens(context);
   JudgePlacements(context);

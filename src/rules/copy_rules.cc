@@ -127,7 +127,7 @@ void JudgeZeroing(Context& context) {
   const auto& zeroing = context.mirror->zeroing().entries();
   for (const Announced::Entry& entry : zeroing) {
     const Group& group = context.layout().groups[entry.group];
-    if (group.IsState() || group.on_host || !mirror.InPool(group, entry.block) ||
+    if (group.IsState() || group.IsCross() || group.on_host || !mirror.InPool(group, entry.block) ||
         entry.block == context.layout().PoolOf(group).null_block) {
       continue;
     }

@@ -94,7 +94,8 @@ void JudgeLifetimes(Context& context) {
         good = JudgeRow(context, group, b) && good;
     }
     // From a known start on, windows only move forward.
-    if (good && request.start != KVGUARD_NONE) request.maybe_stale = false;
+    const bool whole_row = row.taken == 0;  // else its first part has read more
+    if (good && whole_row && request.start != KVGUARD_NONE) request.maybe_stale = false;
   }
   context.coverage->Add(KVGUARD_ALL_GROUPS, plan.pass, plan.stage, KVGUARD_FAMILY_LIFETIME, judged);
 }

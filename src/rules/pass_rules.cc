@@ -48,7 +48,7 @@ void PlaceMicroBatch(Context& context, uint64_t b, Request& request, RowState* r
 // A draft step stands on the token behind the last accepted one, or as many further as it is late.
 void PlaceDraft(Context& context, uint64_t b, const Request& request, RowState* row) {
   const step::PlanView& plan = *context.plan;
-  row->length = row->tokens_usable ? row->num_tokens : KVGUARD_NONE;
+  row->length = row->tokens_usable && row->num_tokens > 0 ? row->num_tokens : KVGUARD_NONE;
   if (plan.pass_index == 0 || !row->tokens_usable || row->num_tokens == 0) return;
   const int64_t shown = plan.positions.present() ? plan.positions[row->first_token]
                                                  : plan.seq_lens[b] - row->num_tokens;

@@ -73,6 +73,7 @@ void JudgeSource(Context& context, const step::StateView& view, const Group& gro
   const int64_t column = group.StateColumn(row.end);
   const bool target = group.state_mode == KVGUARD_STATE_ALIGN &&
                       column != group.StateColumn(row.request->states_end) &&
+                      shown != KVGUARD_NONE &&
                       shown == BoundAt(context, *row.request, group, column);
   if (target && !mirror.says_state_copies()) {
     ++context.counters->assumptions;
