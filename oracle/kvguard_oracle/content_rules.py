@@ -9,6 +9,7 @@ from kvguard_oracle.account import Account, Hit, OpenStep
 from kvguard_oracle.content import BlockContent, Content
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.geometry import Geometry
+from kvguard_oracle.written import writes
 
 CONTENT_MISMATCH = 801
 DOMAIN_MISMATCH = 802
@@ -100,7 +101,7 @@ def judge_hit(
 ) -> tuple[int | None, int]:
     """The code, if any, and 1 where the reader said what the block holds."""
     written = content.loaded or content.nobody
-    if not written and not is_filled(account, step, content):
+    if not written and (is_left_later(account, step, hit) or not is_filled(account, step, content)):
         return CONTENT_UNWRITTEN, 0
     read = hit.request.knowledge.up_to(end)
     if read is None:
@@ -117,6 +118,18 @@ def judge_hit(
     if held.marks != read.marks:
         return DOMAIN_MISMATCH, 0
     return None, 0
+
+
+def is_left_later(account: Account, step: OpenStep, hit: Hit) -> bool:
+    """judging.md, States: a state is read before its step leaves it."""
+    pool, block = hit.group.pool, hit.entry.block
+    if not hit.group.is_state():
+        return False
+    return account.is_fresh_in(step.number, pool, block) or any(
+        writes(account, step, scheduled, pool, block)
+        for key, scheduled in step.scheduled.items()
+        if key != hit.request.key
+    )
 
 
 def is_filled(account: Account, step: OpenStep, content: BlockContent) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvguard_oracle.findings import Finding
-from kvguard_oracle.geometry import BOUND_AS_NOTHING, MODE_ALIGN, NONE, Group, fits
+from kvguard_oracle.geometry import MODE_ALIGN, NONE, Group, fits
 from kvguard_oracle.micro_batches import is_a_part
 from kvguard_oracle.ownership_rules import FOREIGN_WRITE
 from kvguard_oracle.records import States
@@ -101,12 +101,12 @@ def running_state(group: Group, row: KnownRow) -> int | None:
 
 
 def bound_in(group: Group, row: KnownRow, column: int) -> int | None:
-    """The block that is bound in a column, as a table would show it; None: no column there."""
+    """The block that is bound in a column; None: no column there, or bound as -1: not judged."""
     entries = row.request.rows[group.index]
     if column >= len(entries):
         return None
     block = entries[column].block
-    return block if fits(group, block) else BOUND_AS_NOTHING
+    return block if fits(group, block) else None
 
 
 def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[Finding]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kvguard_oracle.account import Account, Request, ScheduledRequest
+from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.cross import columns_to_write
 from kvguard_oracle.geometry import Group, Pool
 from kvguard_oracle.states import written_columns_of_states
@@ -33,6 +33,18 @@ def writers_columns(
         for column in written_columns(group, request, scheduled)
         if not (row[column].recomputed_hit and row[column].hit_in == step)
     ]
+
+
+def writes(
+    account: Account, step: OpenStep, scheduled: ScheduledRequest, pool: Pool, block: int
+) -> bool:
+    """As for 0603, in any group of the pool; no forward touches a host pool."""
+    request = account.requests[scheduled.row.request]
+    return not pool.is_host() and any(
+        request.rows[group.index][column].block == block
+        for group in account.geometry.groups_of_pool(pool)
+        for column in writers_columns(group, request, scheduled, step.number)
+    )
 
 
 def columns_from_their_first_token(

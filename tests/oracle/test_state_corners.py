@@ -7,6 +7,8 @@ ceil(c / 4) - 1.
 
 import pytest
 from kvguard_oracle import UnreadableError, UnsupportedError
+from kvguard_oracle.findings import PROOF, SUSPICION
+from pass_scenario import FILLS_TOLD
 from scenario import (
     ASYNC,
     CONNECTOR,
@@ -468,3 +470,18 @@ def test_contents_are_compared_at_boundaries_alone():
     bound = binds(1, *new(1, [0, 1], tokens=EIGHT))
     assert codes(bound, end(1), binds(2, *new(2, [0, 1], 8, EIGHT))) == [(803, STATES, 2, 1)]
     assert codes(bound, end(1), binds(2, *new(2, [0, 1], 6, EIGHT))) == []
+
+
+def test_a_state_is_read_before_its_step_leaves_it():
+    # bound in step 1, which had no forward; made in step 2
+    bound = runs(1, 1, 8, 0, *new(1, [0, 1], tokens=EIGHT), flags=NO_FORWARD)
+    hit = new(2, [0, 1], 8, EIGHT)
+    assert codes(*bound, *runs(2, 1, 8, 0), binds(3, *hit)) == []
+    same = [*bound, begin(2, hit, [scheduled(1, 8, 0)])]
+    assert codes(*same) == [(803, STATES, 2, 1)]
+    # the state of 8 tokens is not what a hit of 6 reads
+    short = new(2, [0, 1], 6, EIGHT)
+    assert codes(*bound, begin(2, short, [scheduled(1, 8, 0)])) == []
+    for flags, grade in ((0, PROOF), (CONNECTOR, SUSPICION), (CONNECTOR | FILLS_TOLD, PROOF)):
+        result = judge(*same, geometry_line=engine(ALIGN, flags=flags))
+        assert [f.grade for f in result.findings if (f.code, f.group) == (803, STATES)] == [grade]

@@ -34,6 +34,7 @@ from state_scenario import (
     copy,
     drafted,
     engine,
+    more,
     new,
     runs,
     shown,
@@ -444,3 +445,22 @@ def test_an_attention_group_has_no_states():
     records.append(plan(1, [1], [0, 4], [4], state_plan([1], [1], [1], 0)))
     with pytest.raises(UnsupportedError):
         judge(*records, geometry_line=engine(NONE))
+
+
+@pytest.mark.parametrize(("block", "judged"), [(1 << 40, False), ((1 << 31) - 1, True)])
+def test_a_column_that_is_bound_as_nothing_is_not_judged(block, judged):
+    """Of an id that is out of the pool: whether its whole block fits 31 bits."""
+
+    def shows(starts, ends):
+        ran = runs(1, 1, 8, 0, *new(1, [0, 1]))
+        enters = step(2, Row(1, 8, 1, 1, block if judged else 2), events=[more(1, block)])
+        found_ = codes(*ran, *enters, *step(3, Row(1, 9, 1, starts, ends)))
+        return [finding for finding in found_ if finding[0] in (1001, 1002)]
+
+    wrong = [(1001, STATES, 1, 9), (1002, STATES, 1, 10)]
+    assert shows(5, 6) == (wrong if judged else [])
+    assert shows(-1, -1) == (wrong if judged else [])
+    # nor was the state copied there
+    ran = runs(1, 1, 8, 0, *new(1, [0, 1]))
+    enters = step(2, Row(1, 8, 1, -1, block), events=[more(1, block)])
+    assert (1001, STATES, 1, 8) in codes(*ran, *enters)

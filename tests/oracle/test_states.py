@@ -112,6 +112,12 @@ def hit(states, first=8, starts=1, ends=2, tokens=EIGHT, own=(0, 1), count=1):
     ]
 
 
+def hit_in_the_same_step():
+    """The state of 8 tokens is shared in the BEGIN that schedules what makes it."""
+    events = [*new(1, [0, 1], tokens=EIGHT), *new(2, [0, 1, 2], 8, EIGHT)]
+    return step(1, Row(1, 0, 8, 1, 1), Row(2, 8, 2, 1, 2), events=events)
+
+
 def all_every_boundary(states=(1, 2, 3)):
     return [
         *step(1, Row(1, 0, 10, 9, states[2], init=1), events=new(1, states, tokens=EIGHT)),
@@ -258,6 +264,7 @@ SCENARIOS = {
         hit([0, 1], first=6, ends=1),
         [(804, 1, 2, 1)],
     ),
+    "state-of-the-same-step": (engine(ALIGN), hit_in_the_same_step(), [(803, 1, 2, 1)]),
     "content-of-another-prompt": (
         engine(ALIGN),
         hit([0, 1, 2], tokens=[*EIGHT[:-1], 999]),
