@@ -24,6 +24,7 @@ struct Transfer {
   uint64_t request = 0;         // 0: not known
   int64_t first = 0;            // LOAD: the first position that is filled
   std::vector<int64_t> blocks;  // as they came
+  int64_t count = 0;            // LOAD: positions; known in the step that announced it
   uint64_t since = 0;           // the last step that had begun when it was announced
 };
 

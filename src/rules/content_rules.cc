@@ -42,8 +42,9 @@ void JudgeHit(Context& context, const Mirror::Hit& hit) {
   const int64_t block = mirror.BlockAt(*reader, group, hit.column);
   if (!mirror.InPool(group, block) || !mirror.IsClaimed(*reader, group, hit.column)) return;
   Block& b = mirror.TouchBlock(group, block);
+  if (b.loading > 0) return;  // what it will hold is not there yet
   const bool told = context.layout().Has(KVGUARD_ENGINE_FILLS_TOLD);
-  if (told && !b.ever_home && !b.ever_filled && b.loading == 0 &&
+  if (told && !b.ever_home && !b.ever_filled &&
       (!group.IsState() || (hit.column + 1) * group.block_size == hit.computed)) {
     EmitOnce(context, kContentUnwritten, KVGUARD_GRADE_PROOF, hit, block);
     return;
@@ -129,6 +130,7 @@ void JudgeStrayed(Context& context) {
     if (!mirror.InPool(group, block) || !mirror.IsClaimed(*request, group, strayed.column))
       continue;
     const mirror::Block& b = mirror.BlockOf(group, block);
+    if (b.loading > 0) continue;
     const bool other_state =
         group.IsState() && b.state_tokens != 0 && b.state_tokens != strayed.computed;
     if (mirror::Mirror::IsAtHome(b, group.id, strayed.column) && !other_state) continue;

@@ -172,6 +172,7 @@ void Announce(Context& context, const kvguard_event& event) {
   transfer.group = event.group;
   transfer.request = event.request;
   transfer.first = event.first;
+  transfer.count = event.count;
   transfer.since = mirror.last_begun();
   if (event.num_blocks > 0) transfer.blocks.assign(event.blocks, event.blocks + event.num_blocks);
   const Group& group = context.layout().groups[event.group];
@@ -254,6 +255,23 @@ void End(Context& context, const kvguard_event& event) {
   transfers.End(id);
 }
 
+// Whether all loads that fill the block are this request's own, of this step, and end before what
+// it writes: its forward waits for them.
+bool IsLoadedBefore(const Context& context, const Request& request, const Group& group,
+                    int64_t block) {
+  for (const auto& [id, transfer] : context.mirror->transfers().open()) {
+    if (transfer.kind != TransferKind::kLoad ||
+        context.layout().groups[transfer.group].pool != group.pool ||
+        std::find(transfer.blocks.begin(), transfer.blocks.end(), block) == transfer.blocks.end()) {
+      continue;
+    }
+    const bool before = transfer.request == request.key && transfer.since == context.step &&
+                        transfer.first <= request.start_low - transfer.count;
+    if (!before) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void JudgeEventBlocks(Context& context, const kvguard_event& event, const Group& group) {
@@ -326,7 +344,8 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
         continue;
       }
       const mirror::Block& b = context.mirror->BlockOf(group, block);
-      if (b.pins_out == 0 && b.loading == 0) continue;
+      if (b.pins_out == 0 && (b.loading == 0 || IsLoadedBefore(context, request, group, block)))
+        continue;
       kvguard_finding& finding = Emit(context, kWriteWhilePinned);
       finding.request = request.key;
       finding.group = group.id;

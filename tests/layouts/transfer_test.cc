@@ -360,6 +360,37 @@ TEST(Transfers, ASynchronousLoadMayBeReadInItsOwnStep) {
   }
 }
 
+// A step may load into a block and write behind what was loaded; what the block held before says
+// nothing then.
+TEST(Transfers, ASynchronousLoadMayEndInsideTheBlockThatItsStepWrites) {
+  for (const int64_t loaded : {3, 4}) {
+    ScenarioOptions options = Options();
+    options.engine_flags |= KVGUARD_ENGINE_FILLS_TOLD;
+    Scenario s(options);
+    s.Admit("p", {{1, 2}}).Schedule("p", 8).Step();
+    s.Finish("p").Admit("a", {{2, 3}}, 3).Blocks(kLoad, "a", {2}, 7);
+    kvguard_event load{};
+    load.size = sizeof(load);
+    load.kind = kLoad;
+    load.request = s.Key("a");
+    load.value = 8;
+    load.count = loaded;
+    const int64_t block = 2;
+    load.blocks = &block;
+    load.num_blocks = 1;
+    s.Blocks(KVGUARD_EVENT_LOAD_DONE, "", {}, 7).Event(load).Schedule("a", 2).Step();
+    EXPECT_EQ(s.Codes().size(), loaded == 3 ? 0u : 1u) << s.Report();
+    EXPECT_EQ(s.Codes().empty() ? rules::kWriteWhilePinned : s.Codes()[0],
+              rules::kWriteWhilePinned);
+  }
+  ScenarioOptions options = Options();
+  options.engine_flags |= KVGUARD_ENGINE_FILLS_TOLD;
+  Scenario s(options);
+  s.Admit("p", {{1, 2}}).Schedule("p", 8).Step();
+  s.Finish("p").Admit("a", {{2, 3}}, 4).Blocks(kLoad, "a", {2}, 7).Schedule("a", 1).Step();
+  EXPECT_EQ(s.Report(), "") << "its old place says nothing";
+}
+
 // What a transfer pins is still pinned after a restore.
 TEST(Transfers, ASnapshotKeepsThePins) {
   Scenario s(Options());
