@@ -18,8 +18,12 @@ CONTENT_MISPLACED = 804
 
 
 def standing_hits(account: Account) -> Iterator[Hit]:
-    """The prefix hits of this record whose claims still stand."""
-    return (hit for hit in account.hits_made if hit.entry.claims)
+    """The prefix hits of this record whose claims still stand, and that are not being loaded."""
+    return (
+        hit
+        for hit in account.hits_made
+        if hit.entry.claims and not account.transfers.loading(hit.group, hit.entry.block)
+    )
 
 
 def judge_homes(account: Account, step: int) -> list[Finding]:
@@ -73,13 +77,10 @@ def unwritten_grade(geometry: Geometry) -> str:
 
 
 def is_filled_by_nobody(account: Account, hit: Hit) -> bool:
-    """judging.md, Fills told: never bound as fresh, copied to or loaded, and not being loaded."""
+    """judging.md, Fills told: never bound as fresh, copied to or loaded."""
     if not account.geometry.fills_told():
         return False
-    group, block = hit.group, hit.entry.block
-    if (group.pool.index, block) in account.ever_filled:
-        return False
-    return not account.transfers.loading(group, block)
+    return (hit.group.pool.index, hit.entry.block) not in account.ever_filled
 
 
 def content_at(account: Account, hit: Hit, end: int) -> BlockContent | None:

@@ -32,6 +32,8 @@ def expected_length(view: View, row: KnownRow) -> int | None:
         return row.start + row.scheduled.row.num_tokens
     if row.tokens is None:
         return None
+    if view.plan.pass_name == DRAFT and not row.tokens:
+        return None
     # micro-batches and draft passes have an end of their own
     length = row.start + len(row.tokens)
     longest = view.account.geometry.max_model_len

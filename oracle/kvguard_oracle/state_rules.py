@@ -67,14 +67,14 @@ def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int
     assert row.start is not None
     standing = place(row.request, group, row.start)
     expected = None if standing is None else bound_in(group, row, standing)
-    if expected in (None, BOUND_AS_NOTHING, told):
+    if expected in (None, told):
         return None, 0
     sources = [expected]
     stored = stored_place(row.request, group, row.start)
     if stored is not None:
         # at a boundary the state may stand there too, if anything does
         other = bound_in(group, row, stored)
-        if other not in (None, BOUND_AS_NOTHING) and not group.pool.is_null(other):
+        if other is not None and not group.pool.is_null(other):
             if told == other:
                 return None, 0
             sources.append(other)
@@ -116,7 +116,7 @@ def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[
         return []
     expected = bound_in(group, row, last_column(group, row.scheduled.row, row.start))
     told = states.ends[row.index]
-    if expected in (None, BOUND_AS_NOTHING, told):
+    if expected in (None, told):
         return []
     position = row.start + row.scheduled.row.num_tokens
     findings = [view.finding(STATE_TARGET_MISMATCH, row, position, group.index)]

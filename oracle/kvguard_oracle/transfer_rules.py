@@ -59,7 +59,14 @@ def announce(account: Account, step: int, event: Event) -> list[Finding]:
         return [Finding(TRANSFER_REUSED, step, group.index, event.request)]
     blocks = list(event.blocks)
     transfer = Transfer(
-        event.value, event.kind, group, event.request, event.first, blocks, account.begun
+        event.value,
+        event.kind,
+        group,
+        event.request,
+        event.first,
+        event.count,
+        blocks,
+        account.begun,
     )
     # the RESERVE of its own id gives way
     account.transfers.open.pop(event.value, None)
@@ -216,7 +223,7 @@ def judge_pinned_writes(
     """write-while-pinned: one for the request and group."""
     for column in writers_columns(group, request, scheduled, step):
         block = request.rows[group.index][column].block
-        if account.transfers.sending(group, block) or account.transfers.loading(group, block):
+        if account.transfers.forbids_writing(group, block, request.key, step, scheduled.start_low):
             position = group.first_of(column)
             return [Finding(WRITE_WHILE_PINNED, step, group.index, request.key, position)]
     return []

@@ -24,6 +24,8 @@ class Transfer:
     request: int
     # logical position of the first token of blocks[0]
     first: int
+    # how many tokens from there, as the engine said
+    count: int
     # as the engine said them
     blocks: list[int]
     # the last step that had begun when it was announced
@@ -42,6 +44,11 @@ class Transfer:
 
     def outgoing(self) -> bool:
         return self.kind == SEND
+
+    def is_waited_for(self, request: int, step: int, start_low: int) -> bool:
+        """Announced in the step itself, for its own row, which writes behind it."""
+        own = self.request == request and self.announced_in == step
+        return own and self.first + self.count <= start_low
 
     def column(self, index: int) -> int:
         """The column that blocks[index] is for."""
@@ -90,8 +97,14 @@ class Transfers:
         pinning = self.pinning(group, block)
         return any(one.kind == LOAD and one.announced_in < step for one in pinning)
 
-    def sending(self, group: Group, block: int) -> bool:
-        return any(transfer.outgoing() for transfer in self.pinning(group, block))
+    def forbids_writing(
+        self, group: Group, block: int, request: int, step: int, start_low: int
+    ) -> bool:
+        """judging.md, write-while-pinned, of a row of `request` that starts at `start_low`."""
+        return any(
+            one.outgoing() or (one.kind == LOAD and not one.is_waited_for(request, step, start_low))
+            for one in self.pinning(group, block)
+        )
 
     def after_reset(self) -> Transfers:
         return Transfers(forgot_any=self.forgot_any or bool(self.open or self.ended))

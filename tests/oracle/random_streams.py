@@ -242,7 +242,10 @@ class Stream:
             id_ = self.random.choice(open_ids)
         first = max(self.blur(first), 0) if kind == "load" else 0
         key = 0 if kind == "reserve" and self.chance(0.5) else key
-        return event(kind, key, group.index, value=id_, first=first, blocks=blocks)
+        # to the end of its last block, or to some token of it
+        count = max(group.end_of(len(blocks) - 1) - self.random.choice([0, 0, 1, 2, 3]), 0)
+        count = count if kind == "load" else 0
+        return event(kind, key, group.index, value=id_, first=first, count=count, blocks=blocks)
 
     def draw_failed(self, blocks: list[int]) -> list[int]:
         return blocks

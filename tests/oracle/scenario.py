@@ -150,8 +150,9 @@ def plan(
 
 
 def transfer(kind: str, id_: int, *blocks: int, request: int = 0, first: int = 0) -> Line:
-    """RESERVE, LOAD, SEND_PENDING, or what ends them, in group 0."""
-    return event(kind, request, 0, value=id_, first=first, blocks=list(blocks))
+    """RESERVE, LOAD, SEND_PENDING, or what ends them, in group 0; a LOAD is of whole blocks."""
+    count = 4 * len(blocks) if kind == "load" else 0
+    return event(kind, request, 0, value=id_, first=first, count=count, blocks=list(blocks))
 
 
 def outcome(step: int, *rows: tuple[int, int], events: Sequence[Line] = ()) -> Line:

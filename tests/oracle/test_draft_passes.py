@@ -176,6 +176,14 @@ def test_lengths_end_with_the_row():
     assert codes(padded) == [(502, None, 0, -1)]
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_row_without_tokens_has_no_length(index):
+    empty = stands(index, 4, 0, length=99)
+    assert codes(empty) == []
+    empty["groups"][0]["reads"]["seq_lens"] = array([98])
+    assert codes(empty) == []
+
+
 # Slots
 
 

@@ -14,6 +14,7 @@ from scenario import (
     end,
     event,
     found,
+    geometry,
     group,
     group_plan,
     judge,
@@ -23,6 +24,8 @@ from scenario import (
     transfer,
 )
 from test_transfers import WINDOW, codes
+
+FILLS_TOLD = 32
 
 # read-while-loading
 
@@ -51,6 +54,71 @@ def test_loads_that_a_step_waits_for():
     next_line = plan(3, [1], [0, 1], [6], group_plan([[3, 5]], [21]))
     again = [begin(3, [], [scheduled(1, 1, 5)]), next_line, end(3)]
     assert codes(*came, *late, *again) == [(1101, 0, 1, 0)]
+
+
+def test_writes_behind_a_load_of_the_step():
+    """write-while-pinned: the step waits for its own load, which ends where its row starts."""
+    row = admit(1, [3, 5], first=6)
+
+    def load(first=4, count=2, request=1):
+        return {**transfer("load", 7, 5, request=request, first=first), "count": count}
+
+    def writes(*events, before=()):
+        came = [begin(1, [*row, *before], []), end(1)]
+        return codes(*came, begin(2, list(events), [scheduled(1, 1, 6)]))
+
+    wrong = [(1102, 0, 1, 4)]
+    assert writes(load()) == []
+    assert writes(load(count=1)) == []
+    assert writes(load(count=3)) == wrong
+    # of another request, or of one that is not known
+    assert writes(load(request=2)) == [(805, 0, 2, 4), *wrong]
+    assert writes(load(request=0)) == wrong
+    # announced in an earlier step, or reserved there and loaded by this one
+    assert writes(before=[load()]) == wrong
+    assert writes(load(), before=[transfer("reserve", 7, 5)]) == []
+    # it says nothing of another pin of the block
+    assert writes(load(), transfer("send-pending", 8, 5, request=1)) == wrong
+    assert writes(load(), {**load(count=3), "value": 8}) == wrong
+
+
+# hits on what is being loaded
+
+
+def test_hits_on_what_is_being_loaded():
+    tokens = [1, 2, 3, 4, 5, 6, 7, 8]
+    first = admit(1, [3, 5])
+    first[0]["tokens"] = tokens
+    ran = [
+        begin(1, first, [scheduled(1, 8, 0)]),
+        end(1),
+        begin(2, [event("finish", 1)], []),
+        end(2),
+    ]
+
+    def hits(row, told, *events, flags=0):
+        reader = admit(2, row, first=4 * len(row))
+        reader[0]["tokens"] = told
+        came = begin(3, [*reader, *events], [])
+        return found(judge(*ran, came, geometry_line=geometry(flags=flags)), unwritten=True)
+
+    def load(*blocks, id_=7):
+        return transfer("load", id_, *blocks, request=2)
+
+    # 0801; its block is filled again
+    assert hits([3], [9] * 4) == [(801, 0, 2, 0)]
+    assert hits([3], [9] * 4, load(3)) == []
+    assert hits([3], [9] * 4, load(3), transfer("cancel", 7)) == []
+    assert hits([3], [9] * 4, transfer("reserve", 7, 3, request=2)) == [(801, 0, 2, 0)]
+    assert hits([3], [9] * 4, load(3), transfer("drain", 7)) == [(801, 0, 2, 0)]
+    # the next column is judged
+    assert hits([3, 5], [9] * 8, load(3)) == [(801, 0, 2, 1)]
+    # 0804
+    assert hits([5], tokens[4:]) == [(804, 0, 2, 0)]
+    assert hits([5], tokens[4:], load(5)) == []
+    # 0803 of fills told
+    assert hits([8], tokens[:4], flags=FILLS_TOLD) == [(803, 0, 2, 0)]
+    assert hits([8], tokens[:4], load(8), flags=FILLS_TOLD) == []
 
 
 # failed-load-used
