@@ -290,7 +290,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
                       step_open ? "another step is open" : "no step is open");
   }
   ++plans_;
-  if (!dummy) {
+  if (!dummy && (!layout.every_pass || plan_view_.pass == KVGUARD_PASS_CROSS)) {
     std::erase_if(plan_view_.groups, [&](const kvguard::step::GroupPlanView& group) {
       return !kvguard::rules::IsJudgedIn(plan_view_.pass, *group.group);
     });

@@ -142,6 +142,7 @@ struct Layout {
   bool forgets = false;      // some group does
   bool has_states = false;   // some group holds states
   bool has_cross = false;    // some group holds an encoder's output
+  bool every_pass = true;    // judges all groups: none is left out of some pass
   int64_t content_unit = 1;  // divides the block size of every group
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }

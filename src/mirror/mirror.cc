@@ -290,6 +290,8 @@ void Mirror::NoteSampled(Request* request, uint64_t step) {
 
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
   const bool forgets = layout_->forgets;
+  const bool states = layout_->has_states;
+  const bool encoders = layout_->has_cross && !abandoned;
   for (const uint32_t index : scheduled_) {
     Request& request = requests_[index];
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
@@ -297,8 +299,8 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (!forward) continue;
     if (request.chain.active()) NoteSampled(&request, step);
     if (!lost_.empty()) ContentWritten(request);
-    if (layout_->has_states) StatesWritten(&request, abandoned);
-    if (!abandoned) request.encoder_written = true;
+    if (states) StatesWritten(&request, abandoned);
+    if (encoders) request.encoder_written = true;
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

@@ -152,7 +152,7 @@ void JudgeFreshOwner(Context& context, const mirror::Request& request, const geo
 // --- passes ---
 // Whether a plan of that pass says anything of the group.
 bool IsJudgedIn(uint32_t pass, const geometry::Group& group);
-// Where a known row starts in its pass, and how long it is.
+// Where a known row starts in a pass other than the target's, and how long it is.
 void PlaceRow(Context& context, uint64_t b, RowState* row);
 // END: tokens that no micro-batch of that stage had.
 void JudgeMicroBatches(Context& context, uint32_t stage);

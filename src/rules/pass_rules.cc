@@ -91,16 +91,12 @@ void PlaceRow(Context& context, uint64_t b, RowState* row) {
   Request& request = context.mirror->at(row->request);
   row->start = row->seen_start = request.start;
   row->length = request.num_tokens;
-  switch (context.plan->pass) {
-    case KVGUARD_PASS_MICRO_BATCH:
-      return PlaceMicroBatch(context, b, request, row);
-    case KVGUARD_PASS_DRAFT:
-      return PlaceDraft(context, b, request, row);
-    case KVGUARD_PASS_CROSS:
-      return PlaceCross(context, b, request, row);
-    default:
-      if (row->tokens_usable && row->num_tokens != request.num_tokens)
-        LengthMismatch(context, b, request.num_tokens, row->num_tokens);
+  if (context.plan->pass == KVGUARD_PASS_MICRO_BATCH) {
+    PlaceMicroBatch(context, b, request, row);
+  } else if (context.plan->pass == KVGUARD_PASS_DRAFT) {
+    PlaceDraft(context, b, request, row);
+  } else {
+    PlaceCross(context, b, request, row);
   }
 }
 

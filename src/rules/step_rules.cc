@@ -36,6 +36,7 @@ void JudgeRows(Context& context) {
   const step::PlanView& plan = *context.plan;
   mirror::Mirror& mirror = *context.mirror;
   const bool offsets_usable = JudgeQueryStart(context);
+  const bool is_target = plan.pass == KVGUARD_PASS_TARGET;
   const uint64_t serial = mirror.NextPlanSerial();
   context.rows->resize(plan.num_rows);
   size_t seen = 0;
@@ -61,9 +62,16 @@ void JudgeRows(Context& context) {
     request.seen_plan = serial;
     ++seen;
     row.request = index;
-    PlaceRow(context, b, &row);
+    if (!is_target) {
+      PlaceRow(context, b, &row);
+      continue;
+    }
+    row.start = row.seen_start = request.start;
+    row.length = request.num_tokens;
+    if (offsets_usable && row.num_tokens != request.num_tokens)
+      SetValues(EmitRow(context, kQueryLengthMismatch, b), request.num_tokens, row.num_tokens);
   }
-  const bool every = plan.pass == KVGUARD_PASS_TARGET || plan.pass == KVGUARD_PASS_CROSS;
+  const bool every = is_target || plan.pass == KVGUARD_PASS_CROSS;
   if (every && seen < mirror.scheduled().size()) {
     for (const uint32_t index : mirror.scheduled()) {
       const mirror::Request& request = mirror.at(index);

@@ -223,6 +223,8 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
     layout->forgets = layout->forgets || group.Forgets();
     layout->has_states = layout->has_states || group.IsState();
     layout->has_cross = layout->has_cross || group.IsCross();
+    layout->every_pass =
+        layout->every_pass && !group.IsCross() && !group.IsState() && !group.on_host;
     layout->content_unit = std::gcd(layout->content_unit, group.block_size);
   }
   layout->flags = in.flags;
