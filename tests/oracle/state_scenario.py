@@ -127,7 +127,9 @@ def takes(number, block, key=2):
 
 
 def transfer(kind, id_, *blocks, request=0, first=0):
-    return event(kind, request, STATES, value=id_, first=first, blocks=list(blocks))
+    """A LOAD is of whole blocks."""
+    count = 4 * len(blocks) if kind == "load" else 0
+    return event(kind, request, STATES, value=id_, first=first, count=count, blocks=list(blocks))
 
 
 def drafted(*told, flags=0):

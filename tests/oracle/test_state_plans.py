@@ -159,7 +159,7 @@ def test_uses_before_a_zero_a_copy_or_a_load():
         (1206, STATES, 0, -1),
         (1206, STATES, 0, -1),
     ]
-    loads = transfer("load", 7, 2, request=1)
+    loads = transfer("load", 7, 2, request=1, first=4)
     found_codes = codes(*before, *step(2, row, events=[loads]))
     # it writes there, and that is all
     assert found_codes == [(1102, STATES, 1, 4)]
