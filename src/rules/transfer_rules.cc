@@ -89,8 +89,7 @@ void JudgeSend(Context& context, const Request& request, const Transfer& send) {
 
 // Whether a transfer still reads the block, or fills it for another request than this one. 0: not
 // known which.
-bool IsPinnedForOther(const Context& context, const Group& group, int64_t block,
-                      uint64_t request) {
+bool IsPinnedForOther(const Context& context, const Group& group, int64_t block, uint64_t request) {
   const mirror::Block& b = context.mirror->BlockOf(group, block);
   if (b.pins_out > 0) return true;
   if (b.pins_in == 0 || request == 0) return false;

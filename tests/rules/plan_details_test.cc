@@ -153,6 +153,17 @@ TEST(PlanDetails, AColumnThatWasTakenAwayHasNoSlots) {
   EXPECT_EQ(found[0].count, 4u);
 }
 
+// In the first step, too, a column that was behind its window when it was bound is no claim.
+TEST(PlanDetails, WhatIsBehindAWindowIsHeldByNobodyInStepZero) {
+  Scenario s(Window(8));
+  s.SkipTo(0);
+  s.Admit("a", {{1, 2, 3, 4}}, 12).Admit("b", {{5}}).Schedule("b", 1);
+  s.Step([](ScenarioPlan& p) { p.groups[0].slots = {4}; });
+  EXPECT_EQ(s.step(), 0u);
+  EXPECT_EQ(Count(s, rules::kSlotMismatch), 1u) << s.Report();
+  EXPECT_EQ(Count(s, rules::kForeignWrite), 0u) << s.Report();
+}
+
 // --- slots ---
 
 TEST(PlanDetails, ASlotOfAnotherRankNamesWhoHoldsIt) {

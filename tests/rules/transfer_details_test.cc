@@ -88,6 +88,15 @@ TEST(TransferDetails, LoadsOfRequestsThatNeverComeAreForgotten) {
 
 // --- pins ---
 
+// One pin is enough.
+TEST(TransferDetails, ABlockThatIsPinnedOnceIsNotWritten) {
+  for (const uint32_t kind : {KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
+    Scenario s(Connector());
+    s.Admit("a", {{1}}).Blocks(kind, "a", {1}, 7).Schedule("a", 1).Begin();
+    EXPECT_EQ(Count(s, rules::kWriteWhilePinned), 1u) << s.Report();
+  }
+}
+
 TEST(TransferDetails, ABlockThatSomebodyHoldsIsHandedToNobody) {
   Scenario s(Connector());
   s.Expect("b").Admit("a", {{3}}).Blocks(KVGUARD_EVENT_LOAD, "a", {3}, 7);
@@ -170,7 +179,8 @@ TEST(TransferDetails, ALostBlockBehindTheStartIsNotUsed) {
 
 // --- zeroing, copies, frees ---
 
-// Bound as fresh in this step, given back, and still held by a hit of this step. The first key is 1.
+// Bound as fresh in this step, given back, and still held by a hit of this step. The first key
+// is 1.
 TEST(TransferDetails, ACopyMayGoWhereABlockWasFreshInThisStep) {
   for (const bool fresh : {true, false}) {
     Scenario s(Connector());
