@@ -192,14 +192,26 @@ class Run:
 # ---- report
 
 
-def read_reasons(folder: Path) -> dict[tuple[str, str, str], str]:
-    """(file, line's text, change) -> why the mutant is harmless."""
+# File, the line before (None: whatever it is), the line, the change.
+Which = tuple[str, str | None, str, str]
+
+
+def read_reasons(folder: Path) -> dict[Which, str]:
+    """Why mutants are harmless. Their entries are [line, change], or [line before, line, change]
+    where the line alone says too little."""
     return {
-        (group["file"], line, change): group["reason"]
+        (group["file"], None if len(entry) == 2 else entry[0], entry[-2], entry[-1]): group[
+            "reason"
+        ]
         for path in sorted(folder.glob("survivors_*.toml"))
         for group in tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
-        for line, change in group["mutants"]
+        for entry in group["mutants"]
     }
+
+
+def which(mutant: Mutant) -> list[Which]:
+    """What a reason may name it by."""
+    return [(mutant.file, before, mutant.text, mutant.change) for before in (mutant.before, None)]
 
 
 @dataclass
@@ -252,7 +264,7 @@ def code(text: str) -> str:
 
 
 def page(
-    work: Work, results: dict[str, Result], reasons: dict[tuple[str, str, str], str], commit: str
+    work: Work, results: dict[str, Result], reasons: dict[Which, str], commit: str
 ) -> tuple[str, Score]:
     """The page, and the score of all mutants."""
     by_file: dict[str, Score] = {}
@@ -265,7 +277,7 @@ def page(
         score.counts[status] += 1
         if status in ALIVE:
             unfinished += bool(result and result.get("left"))
-            reason = reasons.get((mutant.file, mutant.text, mutant.change))
+            reason = next((reasons[name] for name in which(mutant) if name in reasons), None)
             score.harmless += reason is not None
             score.open += reason is None
             alive.append((mutant, status, reason or "open"))
@@ -332,11 +344,12 @@ def report(work: Work, results: dict[str, Result]) -> int:
     text, score = page(work, results, reasons, commit or "unknown")
     (work.root / PAGE).write_text(text, encoding="utf-8")
     alive = {
-        (mutant.file, mutant.text, mutant.change)
+        name
         for source, mutant in work.mutants()
         if results.get(source.key(mutant), {"status": SURVIVED})["status"] in ALIVE
+        for name in which(mutant)
     }
-    for file, line, change in sorted(set(reasons) - alive):
+    for file, _, line, change in sorted(set(reasons) - alive, key=str):
         say(f"{REASONS}: no such survivor any more: {file}: {line}: {change}")
     print(
         f"{score.raw:.1f} % killed raw, {score.score:.1f} % without {score.harmless} harmless ones "

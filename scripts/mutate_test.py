@@ -310,6 +310,16 @@ def test_the_page_counts_and_gives_reasons(tmp_path):
     assert f"`` {second.change} `` | says nothing |" in text
     assert "2 mutants, 1 killed: 50.0 % raw; without 1 harmless ones 100.0 %" in text
     assert (score.raw, score.score, score.open, score.good) == (50.0, 100.0, 0, True)
+    # A line that says too little is named with the one before it.
+    (tmp_path / "survivors_rules.toml").write_text(
+        f"[[survivors]]\nfile = '{second.file}'\nreason = 'elsewhere'\n"
+        f"mutants = [['}}', '{second.text}', '{second.change}']]\n"
+        f"[[survivors]]\nfile = '{second.file}'\nreason = 'here'\n"
+        f"mutants = [['', '{second.text}', '{second.change}']]\n"
+    )
+    assert (
+        f"`` {second.change} `` | here |" in page(work, results, read_reasons(tmp_path), "abc")[0]
+    )
     # A reason for what is killed, or was not run, counts nothing.
     killed = {source.key(mutant): {"status": "killed"} for mutant in source.mutants}
     assert page(work, killed, read_reasons(tmp_path), "abc")[1].harmless == 0

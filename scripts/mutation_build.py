@@ -140,7 +140,8 @@ class Work:
         ]
         words = "\n".join(map(str, command)) + "\n"
         known = self.build / "configured_with.txt"
-        if known.exists() and known.read_text(encoding="utf-8") == words:
+        ready = (self.build / "build.ninja").exists() and known.exists()
+        if ready and known.read_text(encoding="utf-8") == words:
             return
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
