@@ -13,14 +13,17 @@ hash and the place, so that a run goes on where the last one ended; survivors ar
 tests that have changed, or, with --again, by all.
 
 --report writes docs/mutation.md from the results and from tests/mutation/survivors_*.toml, which
-say of survivors why they are harmless; it ends with 1 if less than 90 % of the mutants are killed.
+say of survivors why they are harmless. A mutant that changes nothing that can be observed is no
+evidence about tests: the score is killed / (mutants - harmless survivors). It ends with 1 if the
+score is below 90 %, a survivor has no reason (is open), or a mutant was not run.
 
-Exit codes: 0, 1 (--report: below 90 %), 64 usage, 70 the tree does not build or its tests fail.
+Exit codes: 0, 1 (--report: see above), 64 usage, 70 the tree does not build or its tests fail.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -29,7 +32,7 @@ import time
 import tomllib
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -189,25 +192,71 @@ class Run:
 # ---- report
 
 
-def read_reasons(folder: Path) -> dict[tuple[str, str, str], str]:
-    """(file, line's text, change) -> why the mutant is harmless."""
+# File, the line before (None: whatever it is), the line, the change.
+Which = tuple[str, str | None, str, str]
+
+
+def read_reasons(folder: Path) -> dict[Which, str]:
+    """Why mutants are harmless. Their entries are [line, change], or [line before, line, change]
+    where the line alone says too little."""
     return {
-        (group["file"], line, change): group["reason"]
+        (group["file"], None if len(entry) == 2 else entry[0], entry[-2], entry[-1]): group[
+            "reason"
+        ]
         for path in sorted(folder.glob("survivors_*.toml"))
         for group in tomllib.loads(path.read_text(encoding="utf-8")).get("survivors", [])
-        for line, change in group["mutants"]
+        for entry in group["mutants"]
     }
 
 
-def share(counts: Counter[str]) -> float:
-    total = sum(counts[status] for status in (*DEAD, *ALIVE, "not run"))
-    return 100.0 * (counts[KILLED] + counts[TIMED_OUT]) / total if total else 100.0
+def which(mutant: Mutant) -> list[Which]:
+    """What a reason may name it by."""
+    return [(mutant.file, before, mutant.text, mutant.change) for before in (mutant.before, None)]
 
 
-def table_row(name: str, counts: Counter[str]) -> str:
-    total = sum(counts[status] for status in (*DEAD, *ALIVE, "not run"))
-    cells = [total, counts[KILLED], counts[TIMED_OUT], counts[SURVIVED], counts[UNREACHED]]
-    return f"| {name} | {' | '.join(map(str, cells))} | {share(counts):.1f} % |"
+@dataclass
+class Score:
+    """Of some mutants. harmless: survivors with a committed reason; open: those without one."""
+
+    counts: Counter[str] = field(default_factory=Counter)  # by status
+    harmless: int = 0
+    open: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts[status] for status in (*DEAD, *ALIVE, "not run"))
+
+    @property
+    def killed(self) -> int:
+        return sum(self.counts[status] for status in DEAD)
+
+    @property
+    def raw(self) -> float:
+        return 100.0 * self.killed / self.total if self.total else 100.0
+
+    @property
+    def score(self) -> float:
+        """A mutant that was not run counts as not killed."""
+        judged = self.total - self.harmless
+        return 100.0 * self.killed / judged if judged else 100.0
+
+    @property
+    def good(self) -> bool:
+        return self.score >= TARGET and self.open == 0 and self.counts["not run"] == 0
+
+    def plus(self, other: Score) -> Score:
+        return Score(
+            self.counts + other.counts, self.harmless + other.harmless, self.open + other.open
+        )
+
+
+def table_row(name: str, score: Score) -> str:
+    counts = score.counts
+    cells = [
+        *(score.total, counts[KILLED], counts[TIMED_OUT], counts[SURVIVED], counts[UNREACHED]),
+        *(score.harmless, score.open),
+    ]
+    return f"| {name} | {' | '.join(map(str, cells))} | {score.raw:.1f} % | {score.score:.1f} % |"
 
 
 def code(text: str) -> str:
@@ -215,24 +264,24 @@ def code(text: str) -> str:
 
 
 def page(
-    work: Work, results: dict[str, Result], reasons: dict[tuple[str, str, str], str], commit: str
-) -> tuple[str, float]:
-    """The page, and the share of killed mutants."""
-    by_file: dict[str, Counter[str]] = {}
+    work: Work, results: dict[str, Result], reasons: dict[Which, str], commit: str
+) -> tuple[str, Score]:
+    """The page, and the score of all mutants."""
+    by_file: dict[str, Score] = {}
     alive: list[tuple[Mutant, str, str]] = []
     unfinished = 0
     for source, mutant in work.mutants():
         result = results.get(source.key(mutant))
         status = result["status"] if result else "not run"
-        by_file.setdefault(source.name, Counter())[status] += 1
+        score = by_file.setdefault(source.name, Score())
+        score.counts[status] += 1
         if status in ALIVE:
             unfinished += bool(result and result.get("left"))
-            reason = reasons.get((mutant.file, mutant.text, mutant.change), "open")
-            alive.append((mutant, status, reason))
-    total = sum(by_file.values(), Counter())
-    harmless = sum(reason != "open" for _, _, reason in alive)
-    dead = total[KILLED] + total[TIMED_OUT]
-    counted = sum(total[status] for status in (*DEAD, *ALIVE, "not run"))
+            reason = next((reasons[name] for name in which(mutant) if name in reasons), None)
+            score.harmless += reason is not None
+            score.open += reason is None
+            alive.append((mutant, status, reason or "open"))
+    total = functools.reduce(Score.plus, by_file.values(), Score())
     skipped = [mutant for source in work.sources.values() for mutant in source.left_out]
     lines = [
         "<!-- made by scripts/mutate.py --report: change the tests, not this page -->",
@@ -245,19 +294,25 @@ def page(
         "generated program is judged otherwise than by the oracle (`oracle/`). `make mutate` runs "
         "them and goes on where it ended; `tests/mutation/survivors_*.toml` hold the reasons.",
         "",
-        f"Commit {commit}: {counted} mutants, "
-        f"{share(total):.1f} % killed (target: {TARGET:.0f} %). {len(alive)} survive: {harmless} "
-        f"harmless with a reason below, {len(alive) - harmless} open. "
-        f"{unfinished} survivors still wait for slow tests. Without the harmless ones "
-        f"{100.0 * dead / max(1, counted - harmless):.1f} % are killed. "
-        f"Not run: {total['not run']}. Not counted: {len(skipped)} that do not compile, "
-        f"{total[IMPOSSIBLE]} at types without the other operator.",
+        "A mutant that changes nothing that can be observed is no evidence about tests. So the "
+        "score is killed / (mutants - harmless), where *harmless* are the survivors with a reason "
+        "below that says why nobody can see them; a survivor without a reason is *open*. The gate "
+        f"(`scripts/mutate.sh --report` ends with 0) is a score of {TARGET:.0f} % and no open "
+        "survivor and every mutant run. *Raw* is killed / mutants.",
+        "",
+        f"Commit {commit}: {total.total} mutants, {total.killed} killed: {total.raw:.1f} % raw; "
+        f"without {total.harmless} harmless ones {total.score:.1f} % (target: {TARGET:.0f} %). "
+        f"{len(alive)} survive: {total.harmless} harmless, {total.open} open. "
+        f"{unfinished} survivors still wait for slow tests. "
+        f"Not run: {total.counts['not run']}. Not counted: {len(skipped)} that do not compile, "
+        f"{total.counts[IMPOSSIBLE]} at types without the other operator.",
         "",
         "A time-out (ten times the original's processor time, at least 5 s) is a kill. "
         "*Unreached* survive without a run: no test comes by their place.",
         "",
-        "| file | mutants | killed | timed out | survived | unreached | killed |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| file | mutants | killed | timed out | survived | unreached | harmless | open | raw "
+        "| score |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(table_row(f"`{name}`", by_file[name]) for name in sorted(by_file)),
         table_row("all", total),
         "",
@@ -275,7 +330,7 @@ def page(
         for mutant in sorted(skipped, key=lambda m: m.id):
             error = said.get(work.sources[mutant.file].key(mutant), "with its neighbour")
             lines.append(f"| {mutant.file}:{mutant.line} | {code(mutant.change)} | {error} |")
-    return "\n".join(lines) + "\n", share(total)
+    return "\n".join(lines) + "\n", total
 
 
 def report(work: Work, results: dict[str, Result]) -> int:
@@ -286,17 +341,22 @@ def report(work: Work, results: dict[str, Result]) -> int:
         check=False,
     ).stdout.strip()
     reasons = read_reasons(work.root / REASONS)
-    text, killed = page(work, results, reasons, commit or "unknown")
+    text, score = page(work, results, reasons, commit or "unknown")
     (work.root / PAGE).write_text(text, encoding="utf-8")
     alive = {
-        (mutant.file, mutant.text, mutant.change)
+        name
         for source, mutant in work.mutants()
         if results.get(source.key(mutant), {"status": SURVIVED})["status"] in ALIVE
+        for name in which(mutant)
     }
-    for file, line, change in sorted(set(reasons) - alive):
+    for file, _, line, change in sorted(set(reasons) - alive, key=str):
         say(f"{REASONS}: no such survivor any more: {file}: {line}: {change}")
-    print(f"{killed:.1f} % killed, {PAGE} is written")
-    return 0 if killed >= TARGET else 1
+    print(
+        f"{score.raw:.1f} % killed raw, {score.score:.1f} % without {score.harmless} harmless ones "
+        f"(target: {TARGET:.0f} %); open survivors: {score.open}; "
+        f"not run: {score.counts['not run']}; {PAGE} is written"
+    )
+    return 0 if score.good else 1
 
 
 # ---- command

@@ -286,7 +286,7 @@ def test_what_no_test_comes_by_survives_without_a_run(tmp_path):
 
 
 def test_the_page_counts_and_gives_reasons(tmp_path):
-    from mutate import page, read_reasons, share
+    from mutate import page, read_reasons
     from mutation_build import Work
 
     source = source_of("int f(int a) { return a + 1; }\n")
@@ -296,20 +296,52 @@ def test_the_page_counts_and_gives_reasons(tmp_path):
         source.key(first): {"status": "timed out"},
         source.key(second): {"status": "survived"},
     }
-    text, killed = page(work, results, {}, "abc")
-    assert killed == 50.0
-    assert "| `src/rules/x.cc` | 2 | 0 | 1 | 1 | 0 | 50.0 % |" in text
+    text, score = page(work, results, {}, "abc")
+    assert (score.raw, score.score, score.open, score.good) == (50.0, 50.0, 1, False)
+    assert "| `src/rules/x.cc` | 2 | 0 | 1 | 1 | 0 | 0 | 1 | 50.0 % | 50.0 % |" in text
     assert f"| src/rules/x.cc:1 | `` {second.change} `` | open |" in text
     assert read_reasons(tmp_path) == {}
     (tmp_path / "survivors_rules.toml").write_text(
         f"[[survivors]]\nfile = '{second.file}'\nreason = 'says nothing'\n"
         f"mutants = [['{second.text}', '{second.change}']]\n"
     )
-    text, _ = page(work, results, read_reasons(tmp_path), "abc")
+    # A survivor with a reason is no evidence about tests.
+    text, score = page(work, results, read_reasons(tmp_path), "abc")
     assert f"`` {second.change} `` | says nothing |" in text
-    # What was not run is not killed.
-    assert page(work, {}, {}, "abc")[1] == 0.0
-    assert share(Counter({"killed": 9, "not run": 1, "impossible": 5})) == 90.0
+    assert "2 mutants, 1 killed: 50.0 % raw; without 1 harmless ones 100.0 %" in text
+    assert (score.raw, score.score, score.open, score.good) == (50.0, 100.0, 0, True)
+    # A line that says too little is named with the one before it.
+    (tmp_path / "survivors_rules.toml").write_text(
+        f"[[survivors]]\nfile = '{second.file}'\nreason = 'elsewhere'\n"
+        f"mutants = [['}}', '{second.text}', '{second.change}']]\n"
+        f"[[survivors]]\nfile = '{second.file}'\nreason = 'here'\n"
+        f"mutants = [['', '{second.text}', '{second.change}']]\n"
+    )
+    assert (
+        f"`` {second.change} `` | here |" in page(work, results, read_reasons(tmp_path), "abc")[0]
+    )
+    # A reason for what is killed, or was not run, counts nothing.
+    killed = {source.key(mutant): {"status": "killed"} for mutant in source.mutants}
+    assert page(work, killed, read_reasons(tmp_path), "abc")[1].harmless == 0
+    score = page(work, {}, read_reasons(tmp_path), "abc")[1]
+    assert (score.raw, score.score, score.harmless, score.good) == (0.0, 0.0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("killed", "harmless", "open_", "unrun", "good"),
+    [
+        (90, 0, 0, 0, True),
+        (18, 80, 0, 0, True),
+        (9, 0, 1, 0, False),  # 90 %, but a survivor has no reason
+        (99, 0, 0, 1, False),
+        (89, 1, 11, 0, False),
+    ],
+)
+def test_the_gate(killed, harmless, open_, unrun, good):
+    from mutate import Score
+
+    counts = {"killed": killed, "survived": harmless + open_, "not run": unrun, "impossible": 5}
+    assert Score(Counter(counts), harmless, open_).good == good
 
 
 def test_what_does_not_compile_is_left_out_where_the_compiler_points(tmp_path):

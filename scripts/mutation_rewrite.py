@@ -72,6 +72,7 @@ class Mutant:
     operator: str
     change: str  # what stands there and what the mutant makes of it
     text: str  # the whole line, without its indentation
+    before: str  # the line before it, likewise
 
     @property
     def place(self) -> str:
@@ -115,6 +116,7 @@ class Rewriter:
                 operator if len(changes) == 1 else f"{operator}-{i + 1}",
                 change,
                 self._lines[node.start_point[0]].strip(),
+                self._lines[node.start_point[0] - 1].strip() if node.start_point[0] > 0 else "",
             )
             for i, change in enumerate(changes)
         ]

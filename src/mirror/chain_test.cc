@@ -131,5 +131,35 @@ TEST(Chain, ItsStateIsAllOfIt) {
   EXPECT_TRUE(SameDomain(chain, copy, 8));
 }
 
+// 0 is no name: every one is odd.
+TEST(Chain, ANameIsNeverNothing) {
+  for (int64_t i = 0; i < 16; ++i) {
+    const ContentName name = Of({i, 2, 3, 4}).NameAt(4, kUnit);
+    EXPECT_EQ(name.tokens & 1, 1u);
+    EXPECT_EQ(name.domain & 1, 1u);
+  }
+}
+
+// What marks positions may be told when those in front of them are known already.
+TEST(Chain, ADomainMayBeginBehindTheKnownTokens) {
+  const std::vector<int64_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8};
+  const Domain first = {KVGUARD_DOMAIN_LORA, 7, 0, 4};
+  const Domain second = {KVGUARD_DOMAIN_LORA, 8, 4, 4};
+  Chain parts;
+  parts.AddDomain(first);
+  parts.Append(0, tokens.data(), 4, kUnit);
+  parts.AddDomain(second);
+  parts.Append(4, tokens.data() + 4, 4, kUnit);
+  EXPECT_TRUE(SameDomain(parts, Of(tokens, {first, second}), 8));
+  EXPECT_FALSE(SameDomain(parts, Of(tokens, {first}), 8));
+}
+
+// Names lie in snapshots, which other builds read: a mark counts from where it begins.
+TEST(Chain, NamesStayWhatTheyAre) {
+  const Chain chain = Of({1, 2, 3, 4, 5, 6, 7, 8}, {{KVGUARD_DOMAIN_MULTIMODAL, 9, 2, 4}});
+  EXPECT_EQ(chain.NameAt(8, kUnit).tokens, 2246776020857537941u);
+  EXPECT_EQ(chain.NameAt(8, kUnit).domain, 4297286304338462861u);
+}
+
 }  // namespace
 }  // namespace kvguard::mirror

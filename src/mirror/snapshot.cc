@@ -370,8 +370,7 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
 bool Mirror::OwnersHoldTheirBlocks() const {
   // By pool: the blocks whose owner's rows name them.
   std::vector<std::unordered_set<int64_t>> held(blocks_.size());
-  for (const Request& request : requests_) {
-    if (request.key == 0) continue;
+  for (const Request& request : requests_) {  // all live: none has ended since the restore
     for (const geometry::Group& group : layout_->groups) {
       const int64_t columns = BoundBlocks(request, group);
       for (int64_t column = 0; column < columns; ++column) {

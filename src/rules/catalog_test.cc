@@ -55,6 +55,9 @@ TEST(CausalRank, WhatIsDecidedExplainsWhatIsPlanned) {
     EXPECT_LT(CausalRank(cause), CausalRank(effect)) << cause << " explains " << effect;
   };
   explains(kBlockNull, kBlockOwned);
+  explains(kBlockNull, kCountAhead);
+  explains(kBlockNull, kContentMismatch);
+  explains(kCountAhead, kRowUnknown);
   explains(kCapacityShort, kSlotMismatch);
   explains(kBlockOwned, kTableMismatch);
   explains(kTwoWriters, kSlotWrittenTwice);
@@ -66,6 +69,7 @@ TEST(CausalRank, WhatIsDecidedExplainsWhatIsPlanned) {
   explains(kFrontierMismatch, kSeqLenMismatch);
   explains(kSeqLenMismatch, kSlotMismatch);
   explains(kSlotMismatch, kForeignWrite);
+  explains(kForeignWrite, 9999);  // and what no rule says, last of all
 }
 
 }  // namespace

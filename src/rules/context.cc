@@ -41,15 +41,15 @@ kvguard_finding& EmitRow(Context& context, uint32_t code, uint64_t row, uint32_t
   return finding;
 }
 
-bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+void SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but) {
-  if (!context.mirror->InPool(group, block)) return false;
-  return SetVictim(context, finding, group, block, context.mirror->Holder(group, block, but));
+  if (!context.mirror->InPool(group, block)) return;
+  SetVictim(context, finding, group, block, context.mirror->Holder(group, block, but));
 }
 
-bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+void SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, const mirror::Holding& holding) {
-  if (holding.request == mirror::kNoRequest) return false;
+  if (holding.request == mirror::kNoRequest) return;
   const mirror::Request& victim = context.mirror->at(holding.request);
   const mirror::Block& b = context.mirror->BlockOf(group, block);
   finding.victim = victim.key;
@@ -58,7 +58,6 @@ bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group
   finding.victim_last = holding.first + holding.block_size - 1;
   finding.victim_since = b.owner == victim.key ? b.since_step : victim.admitted_step;
   finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
-  return true;
 }
 
 }  // namespace kvguard::rules

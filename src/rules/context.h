@@ -98,11 +98,11 @@ inline void SetValues(kvguard_finding& finding, int64_t expected, int64_t observ
   finding.flags |= KVGUARD_FINDING_HAS_VALUES;
 }
 
-// Names the live request that holds `block`, other than `but`, as the finding's victim. False if
-// nobody else does.
-bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+// Names the live request that holds `block`, other than `but`, as the finding's victim, if there is
+// one.
+void SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, uint64_t but);
-bool SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
+void SetVictim(Context& context, kvguard_finding& finding, const geometry::Group& group,
                int64_t block, const mirror::Holding& holding);
 
 // --- BEGIN ---

@@ -63,13 +63,13 @@ void ApplyFree(Context& context, const kvguard_event& event) {
     kvguard_finding& finding = Emit(context, kFreedWhileHeld);
     finding.group = group.id;
     SetValues(finding, KVGUARD_NONE, block);
+    // Called last for the claim of the request that is found.
     const auto column_of = [&](const mirror::Request&, const geometry::Group&, int64_t column) {
       finding.pos = column;
       return true;
     };
     const uint32_t index = mirror.FindClaim(group, block, column_of);
     if (index == mirror::kNoRequest) continue;
-    (void)mirror.HasClaim(mirror.at(index), group, block, column_of);  // its column
     finding.request = mirror.at(index).key;
   }
   context.coverage->Add(group.id, 0, 0, KVGUARD_FAMILY_LIFETIME, event.num_blocks);

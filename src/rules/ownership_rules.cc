@@ -41,7 +41,6 @@ void JudgeFreshOwner(Context& context, const mirror::Request& request, const Gro
 }
 
 void JudgeWriters(Context& context, const mirror::Request& request) {
-  if (request.start_low == KVGUARD_NONE) return;
   for (const Group& group : context.layout().groups) {
     const int64_t bound = context.mirror->BoundBlocks(request, group);
     const Group::Columns written = mirror::Mirror::WrittenBy(request, group);

@@ -87,18 +87,16 @@ void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   }
 }
 
-// Whether a transfer other than `but` still reads the block, or fills it for another request than
-// this one. 0: not known which.
-bool IsPinnedForOther(const Context& context, const Group& group, int64_t block, uint64_t request,
-                      const Transfer* but) {
+// Whether a transfer still reads the block, or fills it for another request than this one. 0: not
+// known which.
+bool IsPinnedForOther(const Context& context, const Group& group, int64_t block, uint64_t request) {
   const mirror::Block& b = context.mirror->BlockOf(group, block);
   if (b.pins_out > 0) return true;
   if (b.pins_in == 0 || request == 0) return false;
   const auto& open = context.mirror->transfers().open();
   return std::any_of(open.begin(), open.end(), [&](const auto& entry) {
     const Transfer& transfer = entry.second;
-    return &transfer != but && transfer.kind != TransferKind::kSend && transfer.request != 0 &&
-           transfer.request != request &&
+    return transfer.request != 0 && transfer.request != request &&
            context.layout().groups[transfer.group].pool == group.pool &&
            std::find(transfer.blocks.begin(), transfer.blocks.end(), block) !=
                transfer.blocks.end();
@@ -110,7 +108,7 @@ void JudgeHandedOut(Context& context, const kvguard_event& event, const Group& g
                     const Transfer& transfer) {
   for (const int64_t block : transfer.blocks) {
     if (!context.mirror->InPool(group, block) || context.mirror->BlockOf(group, block).claims > 0 ||
-        !IsPinnedForOther(context, group, block, event.request, &transfer)) {
+        !IsPinnedForOther(context, group, block, event.request)) {
       continue;
     }
     kvguard_finding& finding = EmitEvent(context, kPinnedRebound, event);
@@ -322,7 +320,7 @@ void JudgePlacements(Context& context) {
 
 void JudgePinned(Context& context, const Request& request, const Group& group, int64_t column,
                  int64_t block) {
-  if (!IsPinnedForOther(context, group, block, request.key, nullptr)) return;
+  if (!IsPinnedForOther(context, group, block, request.key)) return;
   kvguard_finding& finding = Emit(context, kPinnedRebound);
   finding.request = request.key;
   finding.group = group.id;
