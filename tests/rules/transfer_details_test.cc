@@ -92,7 +92,8 @@ TEST(TransferDetails, LoadsOfRequestsThatNeverComeAreForgotten) {
 TEST(TransferDetails, ABlockThatIsPinnedOnceIsNotWritten) {
   for (const uint32_t kind : {KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
     Scenario s(Connector());
-    s.Admit("a", {{1}}).Blocks(kind, "a", {1}, 7).Schedule("a", 1).Begin();
+    s.Expect("a").Blocks(kind, "a", {1}, 7).Step();
+    s.Admit("a", {{1}}).Schedule("a", 1).Begin();
     EXPECT_EQ(Count(s, rules::kWriteWhilePinned), 1u) << s.Report();
   }
 }
