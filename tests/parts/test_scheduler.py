@@ -142,12 +142,10 @@ def test_vllm_s_prefix_cache_keeps_what_a_failed_load_left(lines: list[Line]) ->
     assert len(hits) >= 3
     assert all(hit in found for hit in hits)
     assert {name for _, name in found} == {name for _, name in hits}
-    # A load of all tokens but the last, which the same step writes behind them, is no fault, and
-    # the guard finds KV1102: a block that is loaded is no block to write to.
-    written = line["seen"]["written_behind_loads"]
-    assert written > 0
-    assert line["codes"] == {"1102": written, "1106": len(found)}
-    assert line["proofs"] == written + len(found)
+    # A load of all tokens but the last, which the same step writes behind them, is no fault.
+    assert line["seen"]["written_behind_loads"] > 0
+    assert line["codes"] == {"1106": len(found)}
+    assert line["proofs"] == len(found)
     assert line["suspicions"] == 0
 
 
