@@ -243,7 +243,7 @@ class Alone:
         flags = _core.ENGINE_PREFIX_CACHE if self.layout.state_mode != "none" else 0
         flags |= _core.ENGINE_ASYNC if self.layout.is_async else 0
         flags |= _core.ENGINE_CONNECTOR if self.layout.connector else 0
-        # A hit that a load fills in its own step is judged as if it were filled already.
+        # Not where synchronous loads fail: what is found of hits there is not understood yet.
         is_sync = self.layout.connector and self.layout.async_loads < 1
         flags |= _core.ENGINE_FILLS_TOLD if self.layout.tells and not is_sync else 0
         windows = {"window": WINDOW, "chunked": CHUNK}
