@@ -93,7 +93,8 @@ std::vector<kvguard_coverage_row> kvguard_guard::CoverageRows() const {
     }
     return group == KVGUARD_ALL_GROUPS
                ? family == KVGUARD_FAMILY_STEP || family == KVGUARD_FAMILY_LENGTH ||
-                     (family == KVGUARD_FAMILY_LIFETIME && layout.forgets)  // each row's window
+                     (family == KVGUARD_FAMILY_LIFETIME &&
+                      (layout.forgets || layout.has_rings))  // each row's window
                : family == KVGUARD_FAMILY_TABLE || family == KVGUARD_FAMILY_SLOT;
   };
   using kvguard::rules::Coverage;

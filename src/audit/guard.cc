@@ -316,6 +316,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeRows(context);
   for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
+  for (const auto& group : plan_view_.groups) kvguard::rules::JudgeList(context, group);
   if (!draft && !cross) {
     kvguard::rules::JudgeLifetimes(context);
     kvguard::rules::JudgeUseBeforeDone(context);
@@ -327,7 +328,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
     if (draft) continue;
     uint8_t& seen = planned_[group.group->id];
     if (final) seen |= kFinalSeen;
-    if (group.table.present()) seen |= kTableSeen;
+    if (group.table.present() || group.list.present()) seen |= kTableSeen;
     if (group.slots.present()) seen |= kSlotsSeen;
     if (group.states.present()) seen |= kStatesSeen;
   }

@@ -198,12 +198,16 @@ TEST(Begin, AKeyThatIsAdmittedTwiceInItLosesThem) {
 TEST(Begin, EventsThatAreNotFollowedLoseThem) {
   for (const uint32_t kind :
        {KVGUARD_EVENT_SHARE, KVGUARD_EVENT_REMAP, KVGUARD_EVENT_ERASE, KVGUARD_EVENT_REBASE}) {
-    Scenario s;
+    ScenarioOptions windowed;
+    windowed.groups[0].kind = KVGUARD_GROUP_WINDOW;
+    windowed.groups[0].window = 64;
+    Scenario s(windowed);
     Running(s);
     kvguard_event event{};
     event.size = sizeof(event);
     event.kind = kind;
     event.request = s.Key("a");
+    event.value = KVGUARD_REMAP_MOVE;
     s.Event(event).Begin();
     EXPECT_TRUE(HasGap(s, "table-event-not-followed")) << kvguard_name("event_kind", kind);
     s.End();

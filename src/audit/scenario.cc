@@ -19,6 +19,19 @@ kvguard_array ArrayOf(const std::vector<int64_t>& values) {
   return {values.data(), values.size(), KVGUARD_I64, 0};
 }
 
+void ShowList(const ScenarioGroup& group, const ScenarioPlan::Group& in, kvguard_group_plan* out) {
+  static constexpr int64_t kNothing = 0;
+  kvguard_array entries = ArrayOf(in.list);
+  if (entries.count == 0) entries.data = &kNothing;  // shown, and empty
+  out->encoding = group.encoding;
+  if (group.encoding == KVGUARD_READ_FLAT) {
+    out->reads.flat = {entries, ArrayOf(in.starts), KVGUARD_NONE};
+    return;
+  }
+  out->reads.csr = {ArrayOf(in.starts), entries, {}};
+  if (!in.last_page.empty()) out->reads.csr.last_page_len = ArrayOf(in.last_page);
+}
+
 }  // namespace
 
 Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
@@ -36,6 +49,8 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
       pools.push_back(pool);
     }
     if (group.host) pools[group.pool].memory = 1;
+    pools[group.pool].kind = group.pool_kind;
+    pools[group.pool].write_trash = group.write_trash;
     kvguard_group g{};
     g.size = sizeof(g);
     g.id = static_cast<uint32_t>(groups.size());
@@ -49,7 +64,8 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.encoding = states ? KVGUARD_READ_STATE : KVGUARD_READ_TABLE;
     g.state_mode = group.state_mode;
     g.table_unit = group.table_unit;
-    g.flags = options_.group_flags | group.flags;
+    if (group.encoding != 0) g.encoding = group.encoding;
+    g.flags = (IsList(group) ? 0 : options_.group_flags) | group.flags;
     g.block_size = group.block_size;
     g.kernel_block_size = group.kernel_block_size;
     g.index_scale = g.token_stride = 1;
@@ -283,6 +299,7 @@ int64_t Scenario::SlotOf(const ScenarioGroup& group, const std::vector<int64_t>&
   const auto size = static_cast<int64_t>(group.block_size);
   const int64_t n = IsSharded(group) ? options_.dcp_size : 1;
   const int64_t interleave = n > 1 ? options_.interleave : size;
+  if (group.kind == KVGUARD_GROUP_RING) position %= group.window;
   const auto v = static_cast<size_t>(position / (size * n));
   const int64_t w = position % (size * n);
   if (n > 1 && w / interleave % n != options_.dcp_rank) return options_.pad_slot;
@@ -347,8 +364,13 @@ ScenarioPlan Scenario::RightPlan() const {
         PlanStates(group, live, live.blocks[g], s.row, &out);
       row.resize(out.columns, 0);
       out.table.insert(out.table.end(), row.begin(), row.end());
+      if (IsList(group)) PlanList(group, live, live.blocks[g], s.row.num_tokens, &out);
       for (int64_t i = 0; i < s.row.num_tokens; ++i) {
-        out.slots.push_back(SlotOf(group, live.blocks[g], live.computed + i));
+        const bool clipped = group.kind == KVGUARD_GROUP_RING &&
+                             i + static_cast<int64_t>(group.window) < s.row.num_tokens;
+        out.slots.push_back(!clipped ? SlotOf(group, live.blocks[g], live.computed + i)
+                            : group.write_trash != KVGUARD_NONE ? group.write_trash
+                                                                : options_.pad_slot);
       }
     }
   }
@@ -394,6 +416,8 @@ kvguard_status Scenario::Plan(const ScenarioPlan& plan, const RawEdit& edit) {
       out.reads.state.in = ArrayOf(in.in);
       out.reads.state.out = ArrayOf(in.out);
       if (!in.init.empty()) out.reads.state.init = {in.init.data(), in.init.size(), KVGUARD_U8, 0};
+    } else if (!in.starts.empty()) {
+      ShowList(options_.groups[g], in, &out);
     } else if (in.table_present) {
       out.encoding = KVGUARD_READ_TABLE;
       kvguard_read_table& table = out.reads.table;

@@ -27,6 +27,11 @@ struct ScenarioGroup {
   uint32_t state_mode = 0;
   bool host = false;         // its pool is one of the host
   bool shows_states = true;  // groups of states: their states, not their table
+  // CSR and FLAT: lists in place of tables, in table_unit; 0: what the kind asks for.
+  uint32_t encoding = 0;
+  bool sentinels = false;              // FLAT: tokens of the step stand as -1 (in rings always)
+  int64_t write_trash = KVGUARD_NONE;  // of its pool
+  uint32_t pool_kind = KVGUARD_POOL_PAGES;
 };
 
 struct ScenarioOptions {
@@ -78,6 +83,10 @@ struct ScenarioPlan {
     std::vector<int64_t> in;
     std::vector<int64_t> out;
     std::vector<uint8_t> init;
+    // Groups that read by lists; shown in place of the table where starts is not empty.
+    std::vector<int64_t> list;
+    std::vector<int64_t> starts;
+    std::vector<int64_t> last_page;  // empty: not presented
     bool table_present = true;
     bool slots_present = true;
   };
@@ -112,6 +121,11 @@ class Scenario {
   Scenario& Replace(const std::string& name, std::vector<int64_t> blocks, uint32_t group = 0);
   Scenario& Truncate(const std::string& name, int64_t columns, uint32_t group = 0);
   Scenario& Rollback(const std::string& name, int64_t tokens);
+  // pairs: (old, new). Rows follow, as the engine's own do.
+  Scenario& Remap(uint32_t reason, std::vector<int64_t> pairs, uint32_t group = 0);
+  // Cells.
+  Scenario& Erase(const std::string& name, int64_t first, int64_t count);
+  Scenario& Rebase(const std::string& name, int64_t first, int64_t count, int64_t by);
   Scenario& Finish(const std::string& name);
   Scenario& Preempt(const std::string& name);
   // The count that the scheduler states is the engine's own unless given.
@@ -183,6 +197,11 @@ class Scenario {
   }
   void PlanStates(const ScenarioGroup& group, const Live& live, const std::vector<int64_t>& blocks,
                   const kvguard_scheduled& row, ScenarioPlan::Group* out) const;
+  void PlanList(const ScenarioGroup& group, const Live& live, const std::vector<int64_t>& blocks,
+                int64_t tokens, ScenarioPlan::Group* out) const;
+  static bool IsList(const ScenarioGroup& group) {
+    return group.encoding == KVGUARD_READ_CSR || group.encoding == KVGUARD_READ_FLAT;
+  }
   int64_t SlotOf(const ScenarioGroup& group, const std::vector<int64_t>& blocks,
                  int64_t position) const;
 

@@ -35,7 +35,7 @@ int64_t BlockIn(const std::vector<int32_t>& entries, const Group& group, int64_t
 int64_t SlotIn(const Case& c, const std::vector<int32_t>& entries, int64_t position,
                int64_t columns_on = 0) {
   if (!c.group.IsLocal(position)) return c.context.layout().pad_slot;
-  const int64_t block = BlockIn(entries, c.group, position / c.group.block_size + columns_on);
+  const int64_t block = BlockIn(entries, c.group, c.group.ColumnOf(position) + columns_on);
   return block == KVGUARD_NONE ? KVGUARD_NONE : c.group.SlotOf(block, position);
 }
 
@@ -458,7 +458,11 @@ void NameCauses(Context& context) {
       if (view.group->id != finding.group || (pad && !view.group->IsSharded())) continue;
       Case c{context, finding, *view.group,
              view,    row,     context.mirror->at(row.request).rows[view.group->id].entries};
-      table ? ExplainTable(c) : ExplainSlots(c);
+      if (table && view.list.present()) {
+        ExplainList(context, finding, row, view);
+      } else {
+        table ? ExplainTable(c) : ExplainSlots(c);
+      }
     }
   });
   each([&](kvguard_finding& finding, const RowState&) {

@@ -23,6 +23,10 @@ inline void Name(kvguard_finding& finding, uint32_t kind, uint64_t arg) {
 void ExplainStates(rules::Context& context, kvguard_finding& finding, const rules::RowState& row,
                    const geometry::Group& group);
 
+// Why a row's list is another than its own.
+void ExplainList(rules::Context& context, kvguard_finding& finding, const rules::RowState& row,
+                 const step::GroupPlanView& view);
+
 }  // namespace kvguard::explain
 
 #endif  // KVGUARD_SRC_EXPLAIN_NAMING_H_

@@ -93,6 +93,12 @@ bool IsSharded(const kvguard_finding& f, const geometry::Layout& layout) {
   return f.group < layout.groups.size() && layout.groups[f.group].IsSharded();
 }
 
+// Of a group that reads by lists; nullptr for others.
+const geometry::Group* ListOf(const kvguard_finding& f, const geometry::Layout& layout) {
+  const bool list = f.group < layout.groups.size() && layout.groups[f.group].ReadsByList();
+  return list ? &layout.groups[f.group] : nullptr;
+}
+
 bool OnAnotherRank(const kvguard_finding& f, const geometry::Layout& layout) {
   return IsSharded(f, layout) && f.pos >= 0 && !layout.groups[f.group].IsLocal(f.pos);
 }
@@ -144,10 +150,23 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kTableMismatch:
     case rules::kTableNull:
     case rules::kTableOutOfRange: {
-      std::string text = Sprintf("%s would read %s %lld instead of block %lld in column %lld", req,
-                                 f.code == rules::kTableNull ? "the null block" : "block", observed,
-                                 expected, pos);
-      if (count > 1) text += Sprintf(" and %llu more columns", count - 1);
+      const geometry::Group* list = ListOf(f, layout);
+      const bool slots = list != nullptr && list->TokensPerListEntry() == 1;
+      std::string text = Sprintf("%s would read %s %lld instead of %s %lld %s %lld", req,
+                                 f.code == rules::kTableNull ? "the null block"
+                                 : slots                     ? "slot"
+                                                             : "block",
+                                 observed, slots ? "slot" : "block", expected,
+                                 slots             ? "at position"
+                                 : list != nullptr ? "as entry"
+                                                   : "in column",
+                                 pos);
+      if (count > 1) {
+        text += Sprintf(" and %llu more %s", count - 1,
+                        slots             ? "positions"
+                        : list != nullptr ? "entries"
+                                          : "columns");
+      }
       if (Has(f, KVGUARD_FINDING_HAS_VICTIM)) {
         text +=
             Sprintf("; that block holds request %s's tokens %lld..%lld", name_of(f.victim).c_str(),
@@ -156,6 +175,12 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
       return text + ".";
     }
     case rules::kTableColumnsMismatch:
+      if (ListOf(f, layout) != nullptr) {
+        return observed == KVGUARD_NONE
+                   ? Sprintf("%s's offsets name no list: %lld entries are needed.", req, expected)
+                   : Sprintf("%s's list has %lld entries, but its tokens take %lld.", req, observed,
+                             expected);
+      }
       return Sprintf("%s has %lld bound columns, but the engine counts %lld.", req, expected,
                      observed);
     case rules::kPaddedRowNotNull:
@@ -210,6 +235,10 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
                  : Sprintf("Padding token %lld has slot %lld instead of the pad slot.", pos,
                            observed);
     case rules::kSeqLenMismatch:
+      if (ListOf(f, layout) != nullptr) {
+        return Sprintf("%s's last page holds %lld tokens, but its list counts %lld there.", req,
+                       expected, observed);
+      }
       return Sprintf(
           "%s has %lld tokens%s with this step, but its row says %lld: attention would read %s.",
           req, expected, IsSharded(f, layout) ? " on this rank" : "", observed,
@@ -228,6 +257,12 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
       return Sprintf("%s and request %s are both scheduled to write block %lld in this step.", req,
                      name_of(f.victim).c_str(), observed);
     case rules::kReadStale: {
+      if (f.group < layout.groups.size() && layout.groups[f.group].IsRing()) {
+        return Sprintf(
+            "%s goes on from %lld tokens after it had %lld: its ring holds later tokens where "
+            "position %lld stood.",
+            req, expected, observed, pos);
+      }
       std::string text = Sprintf("%s still reads position %lld", req, pos);
       if (count > 1) text += Sprintf(" and %llu more columns", count - 1);
       return text + (Has(f, KVGUARD_FINDING_HAS_VICTIM)

@@ -14,8 +14,9 @@ using rules::RowState;
 // The column that a right row starts from, or leaves its state in.
 int64_t RightColumn(const Request& request, const RowState& row, const Group& group, bool source) {
   if (row.start == KVGUARD_NONE) return KVGUARD_NONE;
-  if (source) return Mirror::PlaceOf(request, group, row.start);
-  return group.Written(row.start, row.start, request.num_tokens, request.num_drafts).last;
+  const int64_t start = row.start - row.taken;  // its request's
+  if (source) return Mirror::PlaceOf(request, group, start);
+  return group.Written(start, start, request.num_tokens, request.num_drafts).last;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #ifndef KVGUARD_SRC_GEOMETRY_LAYOUT_H_
 #define KVGUARD_SRC_GEOMETRY_LAYOUT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace kvguard::geometry {
 struct Pool {
   int64_t num_blocks = 0;
   int64_t null_block = KVGUARD_NONE;
+  int64_t write_trash = KVGUARD_NONE;  // a slot that takes what is not kept
   uint32_t kind = 0;
   uint32_t memory = 0;
 };
@@ -37,6 +39,8 @@ struct Group {
   int64_t window = 0;       // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
   int64_t sink = 0;         // WINDOW: first tokens that are kept for ever
   int64_t retained = 0;     // WINDOW: tokens kept beyond the window
+  int64_t ring = 0;         // RING: tokens; else 0
+  bool cells = false;       // single tokens: columns may be holes
   uint32_t state_mode = 0;  // STATE: kvguard_state_mode
   bool on_host = false;     // no forward reads or writes it
   int64_t num_slots =
@@ -52,6 +56,7 @@ struct Group {
   }
   // Whether the group forgets positions while their request lives.
   bool Forgets() const { return window > 0 || (IsState() && state_mode != KVGUARD_STATE_NONE); }
+  bool IsRing() const { return ring > 0; }
   bool IsCross() const { return kind == KVGUARD_GROUP_CROSS; }
   // Whether blocks hold states, one each, in place of tokens.
   bool IsState() const { return kind == KVGUARD_GROUP_STATE; }
@@ -81,18 +86,47 @@ struct Group {
   struct Columns {
     int64_t first = 0;
     int64_t last = 0;
+    // A ring's tokens may wrap around: the columns [skip_first, skip_end) are left out.
+    int64_t skip_first = 0;
+    int64_t skip_end = 0;
+    bool Skips(int64_t column) const { return column >= skip_first && column < skip_end; }
   };
   Columns Written(int64_t low, int64_t high, int64_t tokens, int64_t drafts) const {
+    if (IsRing()) return WrittenInRing(low, high + tokens - 1);
     if (!IsState() || state_mode == KVGUARD_STATE_ALL)
       return {low / block_size, (high + tokens - 1) / block_size};
     return {StateColumn(low + tokens), StateColumn(high + tokens) + drafts};
   }
   // Columns that a row needs for so many tokens, and a step with that many drafts.
   int64_t ColumnsFor(int64_t tokens, int64_t drafts) const {
+    tokens = Kept(tokens);
     const int64_t columns = tokens / block_size + (tokens % block_size > 0 ? 1 : 0);
     if (!IsState() || state_mode == KVGUARD_STATE_ALL) return columns;
     return (state_mode == KVGUARD_STATE_NONE ? 1 : columns) + drafts;
   }
+  // The columns of positions [first, last], of which the last `ring` ones stay.
+  Columns WrittenInRing(int64_t first, int64_t last) const {
+    if (first <= last - ring) return {0, (ring - 1) / block_size};
+    const int64_t from = ColumnOf(first);
+    const int64_t to = ColumnOf(last);
+    if (first % ring <= last % ring) return {from, to};
+    return {0, (ring - 1) / block_size, to + 1, from};  // none is skipped where from <= to + 1
+  }
+  // The column of a position, and where in its row a ring keeps it.
+  int64_t ColumnOf(int64_t position) const { return Place(position) / block_size; }
+  int64_t Place(int64_t position) const { return IsRing() ? position % ring : position; }
+  // Of so many tokens, those that stand in the first columns: a ring never has more.
+  int64_t Kept(int64_t tokens) const { return IsRing() ? std::min(tokens, ring) : tokens; }
+  // RING: the first position that a row reads whose next token stands at `position`.
+  int64_t FirstInRing(int64_t position) const {
+    return std::max<int64_t>(0, position - (ring - 1));
+  }
+  // Tokens that one entry of a list stands for, and entries that a block shows as.
+  int64_t TokensPerListEntry() const {
+    return table_unit == KVGUARD_UNIT_SLOT ? 1 : SlotsPerEntry();
+  }
+  int64_t ListEntriesPerBlock() const { return block_size / TokensPerListEntry(); }
+  bool ReadsByList() const { return encoding == KVGUARD_READ_CSR || encoding == KVGUARD_READ_FLAT; }
   // The block that holds a valid slot.
   int64_t BlockOfSlot(int64_t slot) const { return slot / slots_per_block; }
   bool IsSharded() const { return ranks > 1; }
@@ -103,7 +137,7 @@ struct Group {
   // The slot of a position of this rank in the block that is bound for it: the address formula of
   // kvguard.h for consecutive slots.
   int64_t SlotOf(int64_t block, int64_t position) const {
-    const int64_t within = position % block_size;
+    const int64_t within = Place(position) % block_size;
     const int64_t offset =
         ranks == 1 ? within : within / (interleave * ranks) * interleave + within % interleave;
     return block * slots_per_block + offset;
@@ -142,12 +176,22 @@ struct Layout {
   bool forgets = false;      // some group does
   bool has_states = false;   // some group holds states
   bool has_cross = false;    // some group holds an encoder's output
+  bool has_rings = false;    // some group is one
+  bool has_cells = false;    // and its pool is one of cells
   bool every_pass = true;    // judges all groups: none is left out of some pass
   int64_t content_unit = 1;  // divides the block size of every group
 
   bool Has(uint32_t engine_flag) const { return (flags & engine_flag) != 0; }
   const Pool& PoolOf(const Group& group) const { return pools[group.pool]; }
 };
+
+// Whether a pair of a remap moves anything.
+inline bool Moves(const Pool& pool, int64_t from, int64_t to) {
+  const auto is_block = [&pool](int64_t id) {
+    return id >= 0 && id < pool.num_blocks && id != pool.null_block;
+  };
+  return is_block(from) && is_block(to) && from != to;
+}
 
 // Columns (blocks) that hold `tokens` tokens.
 inline int64_t BlocksFor(int64_t tokens, int64_t block_size) {

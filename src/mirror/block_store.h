@@ -42,6 +42,8 @@ struct Block {
   uint32_t pins_in = 0;
   uint32_t loading = 0;
   uint32_t pins_out = 0;
+  uint64_t loaded_for = 0;   // key that the last load done into it named
+  bool keeps_load = false;   // bound as fresh where that load had filled it for
   bool lost = false;         // a failed load left it without content
   bool ever_home = false;    // its home was known once
   bool ever_filled = false;  // it was the target of a copy once

@@ -254,7 +254,8 @@ void Mirror::ContentWritten(const Request& request) {
     // Whatever the start, it is written. A state goes on from the one before, unless it is the
     // first.
     if (group.IsState() && request.start_high > 0) continue;
-    const bool by_tokens = !group.IsState() && !group.IsCross() && !group.on_host;
+    const bool by_tokens =
+        !group.IsState() && !group.IsCross() && !group.IsRing() && !group.on_host;
     const geometry::Group::Columns written = WrittenBy(request, group);
     const int64_t first =
         by_tokens ? geometry::BlocksFor(request.start_high, group.block_size) : written.first;
@@ -264,6 +265,7 @@ void Mirror::ContentWritten(const Request& request) {
             : written.last;
     const int64_t end = std::min(BoundBlocks(request, group), last + 1);
     for (int64_t column = first; column < end; ++column) {
+      if (group.IsRing() && !FillsFromFirst(request, group, column)) continue;
       const int64_t block = BlockAt(request, group, column);
       if (InPool(group, block)) SetLost(group, block, false);
     }

@@ -131,6 +131,12 @@ struct Released {
   std::vector<Row> rows;
 };
 
+// A block that moves to another place.
+struct BlockMove {
+  int64_t from = 0;
+  int64_t to = 0;
+};
+
 // Who holds a block, and its tokens there: groups of one pool may have blocks of different sizes.
 struct Holding {
   uint32_t request = kNoRequest;
@@ -154,6 +160,8 @@ class Mirror {
     return i == kNoRequest ? nullptr : &requests_[i];
   }
   size_t num_live() const { return map_.size(); }
+  // Places of the live requests, by ascending key.
+  std::vector<uint32_t> ByKey() const;
 
   // The key is not live.
   uint32_t Admit(uint64_t key, std::string_view name, int64_t computed, uint64_t step);
@@ -197,6 +205,22 @@ class Mirror {
     GiveBack(*request, group, column, step);
     request->rows[group.id].claimed_in[static_cast<size_t>(column)] |= kNoClaim;
   }
+  // Puts another block into a bound column; the claims are the caller's.
+  static void SetEntries(Request* request, const geometry::Group& group, int64_t column,
+                         int64_t block);
+  // Every block of the pool moves at once: what is known of it, and the entries that name it. No id
+  // stands twice as `from` or as `to`.
+  void MoveBlocks(uint32_t pool, const std::vector<BlockMove>& moves);
+  // The open step's hits in a row become ordinary claims; forget: and are judged no more.
+  void SettleHits(const Request& request, const geometry::Group& group, uint64_t step, bool forget);
+  // Gives a bound column back; nothing is bound there then.
+  void TakeOut(Request* request, const geometry::Group& group, int64_t column, uint64_t step);
+  // Cells: positions that are forgotten, and positions that are counted anew. The row's end is the
+  // frontier then.
+  void Erase(Request* request, const geometry::Group& group, int64_t first, int64_t count,
+             uint64_t step);
+  void Rebase(Request* request, const geometry::Group& group, int64_t first, int64_t count,
+              int64_t by, uint64_t step);
   void MarkAppend(Request* request, const geometry::Group& group) {
     request->rows[group.id].last_append =
         static_cast<uint32_t>(request->rows[group.id].entries.size());
@@ -236,6 +260,8 @@ class Mirror {
     }
     block->owner = key;
     block->since_step = step;
+    block->loaded_for = 0;
+    block->keeps_load = false;
     block->freed = false;
     block->bound = true;
     block->written = false;
@@ -339,6 +365,13 @@ class Mirror {
                          request.num_drafts);
   }
 
+  // RING, with a known start: whether the step writes a column's block from its first token on.
+  static bool FillsFromFirst(const Request& request, const geometry::Group& group, int64_t column) {
+    if (request.start_low != request.start_high) return false;
+    const int64_t ahead = column * group.block_size - request.start_low % group.ring;
+    return (ahead < 0 ? ahead + group.ring : ahead) < request.num_tokens;
+  }
+
   // --- states ---
   // The column that holds the state of so many tokens; KVGUARD_NONE where it is not known.
   static int64_t PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens);
@@ -437,6 +470,7 @@ class Mirror {
   // The step wrote blocks from their first token on.
   void ContentWritten(const Request& request);
   bool OwnersHoldTheirBlocks() const;
+  void EndRow(Request* request, const geometry::Group& group);
   // Ends the claim of a bound column, if it is one.
   void GiveBack(const Request& request, const geometry::Group& group, int64_t column,
                 uint64_t step);

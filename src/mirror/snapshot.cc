@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kMagic[4] = {'K', 'V', 'G', 'S'};
 constexpr uint32_t kVersion = 2;
+constexpr uint8_t kLoaded = 16;  // a block's flag: the request that it was loaded for follows
 
 uint64_t Fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -91,6 +92,8 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
       writer.Put(group.retained);
     }
     if (group.IsState()) writer.Put(group.state_mode);
+    if (group.IsRing()) writer.Put(group.ring);
+    if (group.cells) writer.Put(uint8_t{1});
     if (group.IsSharded()) {
       writer.Put(group.ranks);
       writer.Put(group.rank);
@@ -319,10 +322,12 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
       writer.Put(with_content ? block.content.tokens : 0);
       writer.Put(with_content ? block.content.domain : 0);
       writer.Put(static_cast<uint8_t>((block.bound ? 1 : 0) + (block.written ? 2 : 0) +
-                                      (block.ever_home ? 4 : 0) + (block.ever_filled ? 8 : 0)));
+                                      (block.ever_home ? 4 : 0) + (block.ever_filled ? 8 : 0) +
+                                      (block.loaded_for != 0 ? kLoaded : 0)));
       writer.Put(static_cast<uint8_t>(block.lost ? 1 : 0));
       writer.Put(static_cast<uint8_t>(block.freed ? 1 : 0));
       if (layout_->has_states) writer.Put(block.state_tokens);
+      if (block.loaded_for != 0) writer.Put(block.loaded_for);
     });
   }
   writer.Put(static_cast<uint32_t>(released_.size()));
@@ -517,12 +522,13 @@ step::Status Mirror::Restore(std::string_view bytes) {
           !reader.Get(&block.since_step) || !reader.Get(&block.released_step) ||
           !reader.Get(&block.home) || !reader.Get(&block.home_group) ||
           !reader.Get(&block.content.tokens) || !reader.Get(&block.content.domain) ||
-          !reader.Get(&filled) || filled > 15 || !reader.Get(&lost) || lost > 1 ||
+          !reader.Get(&filled) || filled >= 2 * kLoaded || !reader.Get(&lost) || lost > 1 ||
           !reader.Get(&freed) || freed > 1) {
         return damaged();
       }
       if (layout_->has_states && (!reader.Get(&block.state_tokens) || block.state_tokens < 0))
         return damaged();
+      if ((filled & kLoaded) != 0 && !reader.Get(&block.loaded_for)) return damaged();
       block.lost = lost != 0;
       block.freed = freed != 0;
       block.bound = (filled & 1) != 0;

@@ -16,7 +16,7 @@ using mirror::Request;
 // Columns in front of the frontier may be prefix hits: content that others wrote, which nobody owns
 // by this binding.
 bool IsHit(const Request& request, const Group& group, int64_t column) {
-  if (group.IsCross()) return false;
+  if (group.IsCross() || group.IsRing()) return false;
   if (group.IsState()) {  // the one state that the request goes on from
     const int64_t low = request.frontier.valid_low;
     return group.Forgets() && low > 0 && column == group.StateColumn(low);
@@ -28,8 +28,8 @@ bool IsHit(const Request& request, const Group& group, int64_t column) {
 // what it holds (mrv2.md 6.2, trap 10).
 bool IsRecomputedHit(const Context& context, const Request& request, const Group& group,
                      int64_t column, int64_t block, const mirror::Block& b) {
-  if (group.IsState() || group.IsCross() || request.admitted_step != context.step ||
-      request.frontier.valid_low != request.known - 1 ||
+  if (group.IsState() || group.IsCross() || group.IsRing() ||
+      request.admitted_step != context.step || request.frontier.valid_low != request.known - 1 ||
       (column + 1) * group.block_size > request.known ||
       mirror::Mirror::EarlierClaims(b, context.step) == 0) {
     return false;
@@ -124,8 +124,11 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
       JudgeFreshOwner(context, request, group, column, block);
     if (b.pins_in + b.pins_out > 0) JudgePinned(context, request, group, column, block);
     if (b.lost) mirror.SetLost(group, block, false);
+    const bool filled = b.loaded_for == request.key && !b.bound && b.home != 0 &&
+                        mirror::Mirror::IsAtHome(b, group.id, column);
     mirror::Mirror::ClaimFresh(&b, request.key, context.step);
     mirror::Mirror::SetHome(&b, group.id, column);
+    b.keeps_load = filled;
   }
   if (*stamp != 0 && group.Needs(column, request.frontier.valid_high)) b.stamp = *stamp;
   mirror.Push(&request, group, block, context.step);
@@ -136,6 +139,7 @@ void Bind(Context& context, const kvguard_event& event, Request& request) {
   mirror::Mirror& mirror = *context.mirror;
   if (event.kind == KVGUARD_EVENT_REPLACE) mirror.Truncate(&request, group, 0, context.step);
   if (event.num_blocks > 0) mirror.MarkAppend(&request, group);
+  context.appending = event.kind == KVGUARD_EVENT_APPEND;
   uint64_t stamp = 0;
   for (uint64_t i = 0; i < event.num_blocks; ++i)
     BindOne(context, request, group, event.blocks[i], &stamp);
@@ -211,10 +215,15 @@ void Apply(Context& context, const kvguard_event& event, bool* lost, bool* gap_e
                       context.step);
       return;
     }
-    case KVGUARD_EVENT_SHARE:
-    case KVGUARD_EVENT_REMAP:
     case KVGUARD_EVENT_ERASE:
     case KVGUARD_EVENT_REBASE:
+      if (context.layout().has_cells && mirror.Find(event.request) == kNoRequest)
+        return UnknownRequest(context, event.request, event.group);
+      [[fallthrough]];
+    case KVGUARD_EVENT_REMAP:
+      if (ApplyMove(context, event)) return;
+      [[fallthrough]];
+    case KVGUARD_EVENT_SHARE:
       // They move tables or positions in ways this version does not follow: what it would expect
       // afterwards is wrong.
       NoteGap(context, "table-event-not-followed");

@@ -51,8 +51,10 @@ struct RowState {
   int64_t num_tokens = 0;    // as the plan says
   int64_t length = 0;  // tokens that its KV length counts beyond the start; KVGUARD_NONE: not known
   int64_t taken = 0;   // tokens of its request in earlier micro-batches
-  bool whole = true;   // it holds all tokens of its request
-  int64_t start = 0;   // position of the first token that the mirror expects
+  // It begins with the first token of its request's schedule, and ends with the last.
+  bool has_first = true;
+  bool has_last = true;
+  int64_t start = 0;           // position of the first token that the mirror expects
   int64_t seen_start = 0;      // and the one that the plan has, where it shows one
   bool tokens_usable = false;  // the row's token range lies within the plan
 };
@@ -77,6 +79,7 @@ struct Context {
   uint64_t suppressed_proofs = 0;                    // beyond max_findings
   uint64_t suppressed_suspicions = 0;
   std::vector<std::string>* gaps = nullptr;    // names met while judging
+  bool appending = false;                      // the event that binds is an APPEND
   std::vector<const kvguard_event*> admitted;  // of this BEGIN, with tokens: learnt when every
                                                // domain of theirs is known
 
@@ -123,6 +126,11 @@ void JudgeWriters(Context& context, const mirror::Request& request);
 void ApplyFree(Context& context, const kvguard_event& event);
 void ApplyTransfer(Context& context, const kvguard_event& event);
 void ApplyCopy(Context& context, const kvguard_event& event);
+// Blocks that move (REMAP), and positions that are forgotten or counted anew (ERASE, REBASE). False
+// where this version does not follow.
+bool ApplyMove(Context& context, const kvguard_event& event);
+// The target of a copy that somebody holds.
+void JudgeCopyTarget(Context& context, const geometry::Group& group, int64_t target);
 void JudgeEventBlocks(Context& context, const kvguard_event& event, const geometry::Group& group);
 // When all events of a BEGIN have been applied: loads of requests that are live now.
 void JudgePlacements(Context& context);
@@ -163,6 +171,7 @@ void JudgeFrontiers(Context& context);  // frontier: first positions and runs of
 void JudgeLengths(Context& context);    // length
 void JudgeLifetimes(Context& context);  // lifetime
 void JudgeTable(Context& context, const step::GroupPlanView& group);
+void JudgeList(Context& context, const step::GroupPlanView& group);  // table, starts being known
 void JudgeSlots(Context& context, const step::GroupPlanView& group);
 // The same where the slots of all prefill context parallel ranks stand in one plan.
 void JudgeParallelSlots(Context& context, const step::GroupPlanView& group);
@@ -179,6 +188,9 @@ void JudgeStates(Context& context, const step::GroupPlanView& group);  // state
 // Rows that hold no request, of a real pass or a dummy one.
 void JudgePaddedStates(Context& context, const step::GroupPlanView& group);
 void JudgeForeignWrites(Context& context, const step::GroupPlanView& group, uint64_t row);
+// How many of n slots from `first` on write nothing.
+size_t MatchPads(const Context& context, const step::GroupPlanView& group, uint64_t first,
+                 size_t n);
 void JudgeDummy(Context& context);
 
 }  // namespace kvguard::rules

@@ -19,9 +19,10 @@ bool NewInStep(const mirror::Block& block, uint64_t step) {
   return block.since_step == step && (block.owner != 0 || block.last_owner != 0);
 }
 
-void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
-  const Group& group = context.layout().groups[event.group];
-  if (group.kind == KVGUARD_GROUP_STATE) return;  // states move within their request's row
+}  // namespace
+
+void JudgeCopyTarget(Context& context, const Group& group, int64_t target) {
+  if (group.IsState()) return;  // states move within their request's row
   const mirror::Mirror& mirror = *context.mirror;
   uint64_t holder = 0;
   if (target != context.layout().PoolOf(group).null_block) {
@@ -37,6 +38,8 @@ void JudgeTarget(Context& context, const kvguard_event& event, int64_t target) {
   finding.group = group.id;
   SetValues(finding, KVGUARD_NONE, target);
 }
+
+namespace {
 
 // Whether a load that was announced before this step still fills the block. Those of the step
 // itself may be waited for in its forward.
@@ -58,8 +61,9 @@ void JudgeUse(Context& context, const Announced& announced, uint32_t code, const
   const RowState& row = (*context.rows)[b];
   const mirror::Mirror& mirror = *context.mirror;
   const Request& request = mirror.at(row.request);
-  const int64_t end = std::min(mirror.BoundBlocks(request, group),
-                               geometry::BlocksFor(row.start + row.num_tokens, group.block_size));
+  const int64_t end =
+      std::min(mirror.BoundBlocks(request, group),
+               geometry::BlocksFor(group.Kept(row.start + row.num_tokens), group.block_size));
   for (int64_t column = 0; column < end; ++column) {
     if (!group.Needs(column, row.start)) continue;
     const int64_t block = mirror.BlockAt(request, group, column);
@@ -117,7 +121,7 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
       continue;
     }
     announced.Add(entry);
-    if (pairs && mirror.InPool(group, block)) JudgeTarget(context, event, block);
+    if (pairs && mirror.InPool(group, block)) JudgeCopyTarget(context, group, block);
   }
   context.coverage->Add(event.group, 0, 0, KVGUARD_FAMILY_COPY, event.num_blocks);
 }
@@ -132,12 +136,16 @@ void JudgeZeroing(Context& context) {
       continue;
     }
     const mirror::Block& b = mirror.BlockOf(group, entry.block);
-    if (b.claims == 0 || NewInStep(b, context.step)) continue;
+    const bool fresh = NewInStep(b, context.step);
+    if (b.claims == 0 || (fresh && !b.keeps_load)) continue;
     const auto live = [&](const Request& request, const Group& other, int64_t column) {
       if (other.IsState() || other.IsCross()) return false;
+      // What a load had filled for the very column that it is bound in now.
+      if (fresh && (request.key != b.owner || !mirror::Mirror::IsAtHome(b, other.id, column)))
+        return false;
       const int64_t valid =
           mirror.IsScheduled(request) ? request.start_low : request.frontier.valid_low;
-      return column * other.block_size < valid;
+      return column * other.block_size < other.Kept(valid);
     };
     const uint32_t index = mirror.FindClaim(group, entry.block, live);
     if (index == kNoRequest) continue;
@@ -174,9 +182,10 @@ void JudgeUseBeforeDone(Context& context) {
     const Request& request = mirror.at(row.request);
     for (const Group& group : context.layout().groups) {
       const bool read = loading && !group.IsState() && !group.IsCross() && !group.on_host;
-      const int64_t end = read ? std::min(mirror.BoundBlocks(request, group),
-                                          geometry::BlocksFor(row.start, group.block_size))
-                               : 0;
+      const int64_t end =
+          read ? std::min(mirror.BoundBlocks(request, group),
+                          geometry::BlocksFor(group.Kept(row.start), group.block_size))
+               : 0;
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!group.Needs(column, row.start) || !mirror.InPool(group, block) ||

@@ -41,6 +41,19 @@ bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
   return good;
 }
 
+// A count that went back leaves a ring without its oldest tokens: later ones stand in their place.
+void JudgeRings(Context& context, uint64_t b) {
+  const RowState& row = (*context.rows)[b];
+  const int64_t most = context.mirror->at(row.request).filled;
+  for (const geometry::Group& group : context.layout().groups) {
+    const int64_t first = group.IsRing() ? group.FirstInRing(row.start) : row.start;
+    if (first >= row.start || first + group.ring >= most) continue;
+    kvguard_finding& finding = EmitRow(context, kReadStale, b, group.id);
+    finding.pos = first;
+    SetValues(finding, row.start, most);
+  }
+}
+
 }  // namespace
 
 void ApplyFree(Context& context, const kvguard_event& event) {
@@ -76,7 +89,7 @@ void ApplyFree(Context& context, const kvguard_event& event) {
 }
 
 void JudgeLifetimes(Context& context) {
-  if (!context.layout().forgets) return;
+  if (!context.layout().forgets && !context.layout().has_rings) return;
   const step::PlanView& plan = *context.plan;
   uint64_t judged = 0;
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
@@ -87,6 +100,7 @@ void JudgeLifetimes(Context& context) {
     }
     ++judged;
     mirror::Request& request = context.mirror->at(row.request);
+    if (context.layout().has_rings) JudgeRings(context, b);
     if (!request.maybe_stale) continue;
     bool good = true;
     for (const geometry::Group& group : context.layout().groups) {

@@ -32,7 +32,10 @@ void JudgeFreshOwner(Context& context, const mirror::Request& request, const Gro
     const mirror::Block& b = context.mirror->BlockOf(group, block);
     if (mirror::Mirror::EarlierClaims(b, context.step) == 0) return;
   }
-  kvguard_finding& finding = Emit(context, kBlockOwned, OwnershipGrade(context));
+  // What a running request is given comes from the free blocks, connector or not.
+  const bool running = context.appending && request.admitted_step != context.step;
+  kvguard_finding& finding =
+      Emit(context, kBlockOwned, running ? uint32_t{KVGUARD_GRADE_PROOF} : OwnershipGrade(context));
   finding.request = request.key;
   finding.group = group.id;
   finding.pos = column;
@@ -46,6 +49,7 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
     const Group::Columns written = mirror::Mirror::WrittenBy(request, group);
     const int64_t last = std::min(bound - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
+      if (written.Skips(column)) continue;
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||
@@ -74,6 +78,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
   const RowState& row = (*context.rows)[row_index];
   const mirror::Request& request = context.mirror->at(row.request);
   const int64_t null_block = context.layout().PoolOf(group).null_block;
+  const int64_t write_trash = context.layout().PoolOf(group).write_trash;
   constexpr size_t kMostVictims = 8;
   size_t victims = 0;
   int64_t previous_block = KVGUARD_NONE;
@@ -86,7 +91,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
     const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
     const bool real = slot >= 0 && slot < group.num_slots;
     const int64_t block = real ? group.BlockOfSlot(slot) : KVGUARD_NONE;
-    if (!real || block == null_block) {
+    if (!real || block == null_block || slot == write_trash) {
       previous_block = KVGUARD_NONE;  // ends a run
       continue;
     }
@@ -98,7 +103,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
       if (holding.request == mirror::kNoRequest) continue;
       // The row's own block, shared as a prefix: whether it may be rewritten is not an address
       // question.
-      const int64_t column = (row.start + i) / group.block_size;
+      const int64_t column = group.ColumnOf(row.start + i);
       if (column < context.mirror->BoundBlocks(request, group) &&
           context.mirror->BlockAt(request, group, column) == block) {
         continue;

@@ -35,7 +35,8 @@ void PlaceMicroBatch(Context& context, uint64_t b, Request& request, RowState* r
   int64_t& taken = request.taken[context.plan->stage];
   row->taken = taken;
   row->length = row->tokens_usable ? row->num_tokens : KVGUARD_NONE;
-  row->whole = taken == 0 && row->num_tokens == request.num_tokens;
+  row->has_first = taken == 0 && row->num_tokens > 0;
+  row->has_last = row->num_tokens > 0 && taken + row->num_tokens == request.num_tokens;
   if (row->start != KVGUARD_NONE) row->start = row->seen_start = row->start + taken;
   if (!row->tokens_usable) return;
   if (taken + row->num_tokens > request.num_tokens) {
@@ -84,7 +85,8 @@ bool IsJudgedIn(uint32_t pass, const Group& group) {
   if (group.on_host) return false;
   if (group.IsCross()) return pass == KVGUARD_PASS_CROSS;
   if (pass == KVGUARD_PASS_CROSS) return false;
-  return pass != KVGUARD_PASS_DRAFT || !group.IsState();
+  if (pass == KVGUARD_PASS_DRAFT) return !group.IsState() && !group.IsRing();
+  return pass != KVGUARD_PASS_MICRO_BATCH || !group.IsRing();
 }
 
 void PlaceRow(Context& context, uint64_t b, RowState* row) {

@@ -50,6 +50,7 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
     if (column >= bound) return false;
     const int64_t n = std::min(block_size - offset, row.num_tokens - i);
     const int64_t block = context.mirror->BlockAt(request, group, column);
+    if (block < 0 && group.cells) return false;
     if (block >= 0) {  // else ExpectedSlot gives kNotJudged
       const auto first = row.first_token + static_cast<uint64_t>(i);
       if (MatchSlots(slots, first, static_cast<size_t>(n), block * block_size + offset) !=
@@ -103,9 +104,35 @@ bool TokenByToken(const Context& context, const Group& group, const step::Ints& 
   return true;
 }
 
+// The first tokens of a step that is longer than its ring are written over by the last ones.
+bool IsClipped(const Group& group, const RowState& row, int64_t i) {
+  return group.IsRing() && i + group.ring < row.num_tokens;
+}
+
+// Where such a token goes: nowhere, or where nothing is read.
+bool IsThrownAway(const Context& context, const Group& group, int64_t slot) {
+  return slot == context.layout().pad_slot ||
+         (slot != KVGUARD_NONE && slot == context.layout().PoolOf(group).write_trash);
+}
+
+bool RingMatches(const Context& context, const Group& group, const step::Ints& slots,
+                 const RowState& row) {
+  const mirror::Request& request = context.mirror->at(row.request);
+  for (int64_t i = 0; i < row.num_tokens; ++i) {
+    const int64_t shown = slots[row.first_token + static_cast<uint64_t>(i)];
+    const bool right =
+        IsClipped(group, row, i)
+            ? IsThrownAway(context, group, shown)
+            : IsRightSlot(ExpectedSlot(context, request, group, row.start + i), shown, true);
+    if (!right) return false;
+  }
+  return true;
+}
+
 bool RowMatches(const Context& context, const Group& group, const step::Ints& slots,
                 const RowState& row) {
   if (group.IsSharded()) return TokenByToken(context, group, slots, row);
+  if (group.IsRing()) return RingMatches(context, group, slots, row);
   return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
 }
 
@@ -119,10 +146,16 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
     kvguard_finding* finding = nullptr;
     for (int64_t i = 0; i < row.num_tokens; ++i) {
       const bool local = group.IsLocal(row.start + i);
-      const int64_t expected = ExpectedSlot(context, request, group, row.start + i);
+      int64_t expected = ExpectedSlot(context, request, group, row.start + i);
       const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
-      if (IsRightSlot(expected, observed, local)) continue;
-      if (CodeForSlot(context, group, observed, local) != code) continue;
+      if (IsClipped(group, row, i)) {
+        if (code != kSlotMismatch || IsThrownAway(context, group, observed)) continue;
+        const int64_t trash = context.layout().PoolOf(group).write_trash;
+        expected = trash == KVGUARD_NONE ? context.layout().pad_slot : trash;
+      } else if (IsRightSlot(expected, observed, local) ||
+                 CodeForSlot(context, group, observed, local) != code) {
+        continue;
+      }
       if (finding == nullptr) {
         finding = &EmitRow(context, code, b, group.id);
         finding->pos = row.start + i;
@@ -132,6 +165,7 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
       ++finding->count;
     }
     if (finding == nullptr || (code != kSlotMismatch && code != kSlotNotLocal)) continue;
+    if (finding->observed < 0 || finding->observed >= group.num_slots) continue;
     const int64_t block = group.BlockOfSlot(finding->observed);
     if (block != context.layout().PoolOf(group).null_block)
       SetVictim(context, *finding, group, block, request.key);
@@ -153,7 +187,8 @@ void JudgeDoubles(Context& context, const step::GroupPlanView& group) {
     if (row.request == mirror::kNoRequest || !row.tokens_usable) continue;
     for (int64_t i = 0; i < row.num_tokens; ++i) {
       const int64_t slot = group.slots[row.first_token + static_cast<uint64_t>(i)];
-      if (slot != pad) writes.push_back({slot, b, row.start + i});
+      if (slot != pad && !IsThrownAway(context, *group.group, slot))
+        writes.push_back({slot, b, row.start + i});
     }
   }
   std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& c) {
@@ -188,9 +223,7 @@ void JudgePads(Context& context, const step::GroupPlanView& group, uint64_t* jud
   if (end > plan.num_tokens) {
     const size_t n = end - plan.num_tokens;
     const int64_t pad = context.layout().pad_slot;
-    const size_t good = group.slots.wide()
-                            ? geometry::MatchValue(group.slots.i64() + plan.num_tokens, n, pad)
-                            : geometry::MatchValue(group.slots.i32() + plan.num_tokens, n, pad);
+    const size_t good = MatchPads(context, group, plan.num_tokens, n);
     if (good < n) {
       kvguard_finding& finding = Emit(context, kPadSlotReal);
       finding.group = g.id;
@@ -267,9 +300,10 @@ void JudgeDraftSlots(Context& context, const step::GroupPlanView& group) {
 int64_t ExpectedSlot(const Context& context, const mirror::Request& request, const Group& group,
                      int64_t position) {
   if (!group.IsLocal(position)) return context.layout().pad_slot;
-  const int64_t column = position / group.block_size;
+  const int64_t column = group.ColumnOf(position);
   if (column >= context.mirror->BoundBlocks(request, group)) return KVGUARD_NONE;
   const int64_t block = context.mirror->BlockAt(request, group, column);
+  if (block < 0 && group.cells) return KVGUARD_NONE;  // a hole
   return block < 0 ? kNotJudged : group.SlotOf(block, position);
 }
 
@@ -283,10 +317,27 @@ bool IsRightSlot(int64_t expected, int64_t observed, bool here) {
 // Of a wrong slot. local: whether the token's position is this rank's.
 uint32_t CodeForSlot(const Context& context, const Group& group, int64_t slot, bool here) {
   if (slot == context.layout().pad_slot) return kSlotPad;
+  const int64_t trash = context.layout().PoolOf(group).write_trash;
+  if (trash != KVGUARD_NONE && slot == trash) return kSlotPad;
   if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
   if (!here) return kSlotNotLocal;
   if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
   return kSlotMismatch;
+}
+
+size_t MatchPads(const Context& context, const step::GroupPlanView& group, uint64_t first,
+                 size_t n) {
+  const int64_t pad = context.layout().pad_slot;
+  const auto match = [&](uint64_t from, size_t count, int64_t value) {
+    return group.slots.wide() ? geometry::MatchValue(group.slots.i64() + from, count, value)
+                              : geometry::MatchValue(group.slots.i32() + from, count, value);
+  };
+  size_t good = match(first, n, pad);
+  const int64_t trash = context.layout().PoolOf(*group.group).write_trash;
+  if (trash == KVGUARD_NONE) return good;
+  while (good < n && (group.slots[first + good] == trash || group.slots[first + good] == pad))
+    ++good;
+  return good;
 }
 
 void JudgeSlots(Context& context, const step::GroupPlanView& group) {

@@ -133,14 +133,15 @@ void JudgeStates(Context& context, const step::GroupPlanView& view) {
   for (uint64_t b = 0; b < plan.num_rows; ++b) {
     const RowState& state = (*context.rows)[b];
     if (state.request == mirror::kNoRequest || !state.tokens_usable || state.num_tokens == 0 ||
-        state.start == KVGUARD_NONE || !state.whole) {
+        state.start == KVGUARD_NONE || (!state.has_first && !state.has_last)) {
       continue;
     }
     const Request& request = context.mirror->at(state.request);
     // The scheduler's token count, not the plan's, as for lengths.
-    const Row row = {b, state.start, state.start + request.num_tokens, &request};
-    JudgeSource(context, view.states, *view.group, row);
-    JudgeTarget(context, view.states, *view.group, row);
+    const int64_t start = state.start - state.taken;
+    const Row row = {b, start, start + request.num_tokens, &request};
+    if (state.has_first) JudgeSource(context, view.states, *view.group, row);
+    if (state.has_last) JudgeTarget(context, view.states, *view.group, row);
     ++judged;
   }
   JudgePaddedStates(context, view);

@@ -96,8 +96,7 @@ void JudgeDummy(Context& context) {
     const uint64_t n = context.layout().pcp_size > 1
                            ? group.slots.count
                            : std::min(plan.padded_tokens, group.slots.count);
-    const size_t good = group.slots.wide() ? geometry::MatchValue(group.slots.i64(), n, pad)
-                                           : geometry::MatchValue(group.slots.i32(), n, pad);
+    const size_t good = MatchPads(context, group, 0, n);
     if (good < n) {
       kvguard_finding& finding = Emit(context, kPadSlotReal);
       finding.group = group.group->id;

@@ -35,16 +35,20 @@ struct Judged {
 // States: the one that the row starts from, and those that the step leaves.
 Judged JudgedStates(const Context& context, const geometry::Group& group, const RowState& row,
                     size_t n) {
-  if (row.start == KVGUARD_NONE || !row.whole) return {};
   const mirror::Request& request = context.mirror->at(row.request);
+  const int64_t start = request.start;  // of a row that is only a part: its request's
+  if (start == KVGUARD_NONE || (!row.has_first && !row.has_last)) return {};
   const auto clamped = [n](int64_t column) {
     return column < 0 ? 0 : std::min(n, static_cast<size_t>(column));
   };
   const geometry::Group::Columns written =
-      group.Written(row.start, row.start, request.num_tokens, request.num_drafts);
+      group.Written(start, start, request.num_tokens, request.num_drafts);
   Judged judged = {0, 0, clamped(written.first), clamped(written.last + 1)};
-  const int64_t place = mirror::Mirror::PlaceOf(request, group, row.start);
+  if (!row.has_last) judged.end = judged.first;
+  const int64_t place =
+      row.has_first ? mirror::Mirror::PlaceOf(request, group, start) : KVGUARD_NONE;
   if (place == KVGUARD_NONE) return judged;
+  if (!row.has_last) return {0, 0, clamped(place), clamped(place + 1)};
   if (place < written.first) {
     judged.head = clamped(place);
     judged.head_end = clamped(place + 1);

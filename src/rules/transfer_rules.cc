@@ -38,6 +38,7 @@ void UnknownTransfer(Context& context, const kvguard_event& event) {
 void JudgePlacement(Context& context, const Request& request, const Transfer& load, bool late) {
   const Group& group = context.layout().groups[load.group];
   if (group.IsCross()) return;  // its columns are not of the request's tokens
+  if (group.IsRing()) return;   // nor of one turn alone
   if (group.IsState()) return;  // which columns a transfer of states names differs by engine
   const int64_t bound = context.mirror->BoundBlocks(request, group);
   for (size_t i = 0; i < load.blocks.size(); ++i) {
@@ -131,7 +132,7 @@ void JudgeOverwritten(Context& context, const kvguard_event& event, const Group&
     const auto valid = [&](const Request& request, const Group& other, int64_t column) {
       return request.key != event.request && request.admitted_step != mirror.last_begun() &&
              !other.IsState() && !other.IsCross() &&
-             column * other.block_size < request.frontier.valid_low;
+             column * other.block_size < other.Kept(request.frontier.valid_low);
     };
     const uint32_t index = mirror.FindClaim(group, block, valid);
     if (index == kNoRequest) continue;
@@ -213,7 +214,8 @@ void Filled(Context& context, const Transfer& transfer, size_t i) {
   mirror::Block& b = mirror.TouchBlock(group, block);
   mirror::Mirror::SetHome(&b, group.id, column);
   b.bound = false;
-  if (group.IsState()) {  // of how many tokens the state is, is not told
+  b.loaded_for = transfer.request;
+  if (group.IsState() || group.IsRing()) {  // of how many tokens the state is, is not told
     mirror::Mirror::ForgetContent(&b);
     return;
   }
@@ -334,6 +336,7 @@ void JudgeWritesToPinned(Context& context, const Request& request) {
     const Group::Columns written = mirror::Mirror::WrittenBy(request, group);
     const int64_t last = std::min(context.mirror->BoundBlocks(request, group) - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
+      if (written.Skips(column)) continue;
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||
@@ -370,6 +373,7 @@ void JudgeLost(Context& context) {
                   other.Written(0, 0, writer.num_tokens, writer.num_drafts);
               return writer.start_high == 0 && column >= written.first && column <= written.last;
             }
+            if (other.IsRing()) return mirror::Mirror::FillsFromFirst(writer, other, column);
             return first >= writer.start_high && first < writer.start_low + writer.num_tokens;
           });
       if (writes) return true;
@@ -380,8 +384,9 @@ void JudgeLost(Context& context) {
     const Request& request = mirror.at(index);
     for (const Group& group : context.layout().groups) {
       if (group.IsCross() || group.on_host) continue;
-      const int64_t end = std::min(mirror.BoundBlocks(request, group),
-                                   geometry::BlocksFor(request.start_low, group.block_size));
+      const int64_t end =
+          std::min(mirror.BoundBlocks(request, group),
+                   geometry::BlocksFor(group.Kept(request.start_low), group.block_size));
       for (int64_t column = 0; column < end; ++column) {
         const int64_t block = mirror.BlockAt(request, group, column);
         if (!mirror.InPool(group, block) || !mirror.IsClaimed(request, group, column) ||

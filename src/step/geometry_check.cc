@@ -30,8 +30,61 @@ Status CheckPool(const kvguard_pool& pool, size_t i, geometry::Pool* out) {
   }
   out->num_blocks = static_cast<int64_t>(pool.num_blocks);
   out->null_block = pool.null_block;
+  out->write_trash = pool.write_trash < 0 ? KVGUARD_NONE : pool.write_trash;
   out->kind = pool.kind;
   out->memory = pool.memory;
+  return {};
+}
+
+// Rings, cells and groups that read by lists: what of them this version has rules for.
+Status CheckReads(const kvguard_geometry& in, const kvguard_group& group, size_t i,
+                  const geometry::Pool& pool) {
+  const bool list = group.encoding == KVGUARD_READ_CSR || group.encoding == KVGUARD_READ_FLAT;
+  const bool state = group.kind == KVGUARD_GROUP_STATE;
+  const bool ring = group.kind == KVGUARD_GROUP_RING;
+  const bool cells = pool.kind == KVGUARD_POOL_CELLS;
+  const auto unsupported = [i](const char* what) {
+    return Unsupported("cannot judge: group %zu %s, which this version has no rules for", i, what);
+  };
+  if (group.encoding != KVGUARD_READ_TABLE && !list &&
+      !(state && group.encoding == KVGUARD_READ_STATE)) {
+    return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
+                       kvguard_name("encoding", group.encoding));
+  }
+  const bool sharded = in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0;
+  if ((list || ring) && (sharded || in.pcp_size > 1))
+    return unsupported("reads by lists or is a ring under context parallelism");
+  if ((list || ring) && pool.memory == 1)
+    return unsupported("reads by lists or is a ring on a host");
+  if (list && group.kind != KVGUARD_GROUP_FULL && !(ring && group.encoding == KVGUARD_READ_FLAT)) {
+    return Unsupported(
+        "cannot judge: group %zu of kind %s reads by %s, which this version has no rules for", i,
+        kvguard_name("group_kind", group.kind), kvguard_name("encoding", group.encoding));
+  }
+  if (ring && in.max_drafts > 0) return unsupported("is a ring while the engine drafts");
+  const bool blocks =
+      group.table_unit == KVGUARD_UNIT_BLOCK || group.table_unit == KVGUARD_UNIT_KERNEL_BLOCK;
+  const bool slots = list && group.table_unit == KVGUARD_UNIT_SLOT;
+  if (group.encoding == KVGUARD_READ_FLAT ? !slots : !blocks && !slots) {
+    return Unsupported(
+        "cannot judge: group %zu has its %s in unit %u; tables are in blocks (1) or kernel blocks "
+        "(2), CSR also and FLAT always in slots (3)",
+        i, list ? "lists" : "tables", group.table_unit);
+  }
+  if (cells && (group.kind != KVGUARD_GROUP_FULL || group.encoding != KVGUARD_READ_FLAT ||
+                group.block_size != 1 || (in.flags & KVGUARD_ENGINE_CONNECTOR) != 0)) {
+    return Unsupported(
+        "cannot judge: group %zu lives in cells; this version judges kind full, reads by flat "
+        "lists "
+        "and blocks of one token there, without a connector",
+        i);
+  }
+  if (!cells && pool.kind != KVGUARD_POOL_PAGES && !(state && pool.kind == KVGUARD_POOL_STATE)) {
+    return Unsupported(
+        "cannot judge: group %zu of kind %s lives in a pool of %s, which this version has no rules "
+        "for",
+        i, kvguard_name("group_kind", group.kind), kvguard_name("pool_kind", pool.kind));
+  }
   return {};
 }
 
@@ -55,11 +108,12 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   const bool forgets = group.kind == KVGUARD_GROUP_WINDOW || group.kind == KVGUARD_GROUP_CHUNKED;
   const bool state = group.kind == KVGUARD_GROUP_STATE;
   const bool cross = group.kind == KVGUARD_GROUP_CROSS;
-  if (group.kind != KVGUARD_GROUP_FULL && !forgets && !state && !cross) {
+  const bool ring = group.kind == KVGUARD_GROUP_RING;
+  if (group.kind != KVGUARD_GROUP_FULL && !forgets && !state && !cross && !ring) {
     return Unsupported("cannot judge: group %zu is of kind %s, which this version has no rules for",
                        i, kvguard_name("group_kind", group.kind));
   }
-  if (forgets && (group.window == 0 || group.window > kMostCount)) {
+  if ((forgets || ring) && (group.window == 0 || group.window > kMostCount)) {
     return Malformed("groups[%zu]: window is %u; a group of kind %s needs one below 2^31", i,
                      group.window, kvguard_name("group_kind", group.kind));
   }
@@ -86,27 +140,11 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
         "one state a block",
         i, group.kernel_block_size);
   }
-  if (group.encoding != KVGUARD_READ_TABLE && !(state && group.encoding == KVGUARD_READ_STATE)) {
-    return Unsupported("cannot judge: encoding not implemented (group %zu reads by %s)", i,
-                       kvguard_name("encoding", group.encoding));
-  }
-  const uint32_t pool_kind = layout.pools[group.pool].kind;
-  if (pool_kind != KVGUARD_POOL_PAGES && !(state && pool_kind == KVGUARD_POOL_STATE)) {
-    return Unsupported(
-        "cannot judge: group %zu of kind %s lives in a pool of %s, which this version has no rules "
-        "for",
-        i, kvguard_name("group_kind", group.kind), kvguard_name("pool_kind", pool_kind));
-  }
+  if (Status s = CheckReads(in, group, i, layout.pools[group.pool]); !s.ok()) return s;
   if (group.placement != KVGUARD_PLACEMENT_ASSIGNED) {
     return Unsupported(
         "cannot judge: group %zu has placement %u; this version judges assigned placement (1)", i,
         group.placement);
-  }
-  if (group.table_unit != KVGUARD_UNIT_BLOCK && group.table_unit != KVGUARD_UNIT_KERNEL_BLOCK) {
-    return Unsupported(
-        "cannot judge: group %zu has tables in unit %u; this version reads blocks (1) and kernel "
-        "blocks (2)",
-        i, group.table_unit);
   }
   if (group.index_scale > 1 || group.token_stride > 1 || group.slot_base != 0) {
     return Unsupported(
@@ -114,7 +152,8 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
         "slots",
         i, group.index_scale, group.token_stride, static_cast<long long>(group.slot_base));
   }
-  uint32_t known = KVGUARD_GROUP_REPLICATED | KVGUARD_GROUP_PAD_ROWS_NULL;
+  uint32_t known = KVGUARD_GROUP_REPLICATED;
+  if (group.encoding == KVGUARD_READ_TABLE || state) known |= KVGUARD_GROUP_PAD_ROWS_NULL;
   if (state) known |= KVGUARD_GROUP_NO_SLOTS;
   if ((group.flags & ~known) != 0) {
     return Unsupported("cannot judge: group %zu has flags %#x, which this version has no rules for",
@@ -148,6 +187,8 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   out->max_columns = static_cast<int64_t>(group.max_columns);
   if (forgets) out->window = group.window;
+  if (ring) out->ring = group.window;
+  out->cells = layout.pools[group.pool].kind == KVGUARD_POOL_CELLS;
   if (state) out->state_mode = group.state_mode;
   if (windowed) {
     out->sink = group.sink;
@@ -211,6 +252,12 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
     Status s = CheckGroup(in, groups[i], i, *layout, &layout->groups.emplace_back());
     if (!s.ok()) return s;
   }
+  for (size_t i = 0; i < layout->pools.size(); ++i) {
+    if ((layout->pools[i].kind == KVGUARD_POOL_CELLS) ==
+        (layout->pools[0].kind == KVGUARD_POOL_CELLS))
+      continue;
+    return Unsupported("cannot judge: pool %zu is of cells and pool 0 is not, or the reverse", i);
+  }
   for (size_t i = 0; parallel && i < layout->groups.size(); ++i) {
     if (layout->groups[i].kind == KVGUARD_GROUP_FULL) continue;
     return Unsupported(
@@ -223,8 +270,10 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
     layout->forgets = layout->forgets || group.Forgets();
     layout->has_states = layout->has_states || group.IsState();
     layout->has_cross = layout->has_cross || group.IsCross();
-    layout->every_pass =
-        layout->every_pass && !group.IsCross() && !group.IsState() && !group.on_host;
+    layout->has_rings = layout->has_rings || group.IsRing();
+    layout->has_cells = layout->has_cells || group.cells;
+    layout->every_pass = layout->every_pass && !group.IsCross() && !group.IsState() &&
+                         !group.IsRing() && !group.on_host;
     layout->content_unit = std::gcd(layout->content_unit, group.block_size);
   }
   layout->flags = in.flags;

@@ -122,7 +122,41 @@ const Spoilt kSpoilt[] = {
     {"group's pool", kBad, [](Engine& e) { e.groups[1].pool = 2; }},
     {"group kind 0", kBad, [](Engine& e) { e.groups[1].kind = 0; }},
     {"group kind 8", kBad, [](Engine& e) { e.groups[1].kind = 8; }},
-    {"a ring", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_RING; }},
+    {"a group of no kind", kNew, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_NONE; }},
+    {"a ring of nothing", kBad, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_RING; }},
+    {"a ring that drafts", kNew,
+     [](Engine& e) {
+       e.groups[1].kind = KVGUARD_GROUP_RING;
+       e.groups[1].window = 64;
+       e.geometry.max_drafts = 1;
+     }},
+    {"a ring that reads by CSR", kNew,
+     [](Engine& e) {
+       e.groups[1].kind = KVGUARD_GROUP_RING;
+       e.groups[1].window = 64;
+       e.groups[1].encoding = KVGUARD_READ_CSR;
+     }},
+    {"a ring on the host", kNew,
+     [](Engine& e) {
+       e.groups[1].kind = KVGUARD_GROUP_RING;
+       e.groups[1].window = 64;
+       e.pools[e.groups[1].pool].memory = 1;
+     }},
+    {"a window that reads by CSR", kNew,
+     [](Engine& e) {
+       e.groups[1].kind = KVGUARD_GROUP_WINDOW;
+       e.groups[1].window = 64;
+       e.groups[1].encoding = KVGUARD_READ_CSR;
+     }},
+    {"flat lists of blocks", kNew, [](Engine& e) { e.groups[1].encoding = KVGUARD_READ_FLAT; }},
+    {"masks", kNew, [](Engine& e) { e.groups[1].encoding = KVGUARD_READ_MASK; }},
+    {"padded rows of lists", kNew,
+     [](Engine& e) {
+       e.groups[1].encoding = KVGUARD_READ_CSR;
+       e.groups[1].flags = KVGUARD_GROUP_PAD_ROWS_NULL;
+     }},
+    {"cells beside pages", kNew,
+     [](Engine& e) { e.pools[e.groups[1].pool].kind = KVGUARD_POOL_CELLS; }},
     {"a window of nothing", kBad, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_WINDOW; }},
     {"a chunk of nothing", kBad, [](Engine& e) { e.groups[1].kind = KVGUARD_GROUP_CHUNKED; }},
     {"a sink without a window", kBad, [](Engine& e) { e.groups[1].sink = 4; }},
@@ -132,7 +166,6 @@ const Spoilt kSpoilt[] = {
     {"kernel block size 0", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 0; }},
     {"kernel block size 48", kBad, [](Engine& e) { e.groups[1].kernel_block_size = 48; }},
     {"encoding 0", kBad, [](Engine& e) { e.groups[1].encoding = 0; }},
-    {"encoding CSR", kNew, [](Engine& e) { e.groups[1].encoding = KVGUARD_READ_CSR; }},
     {"chosen placement", kNew, [](Engine& e) { e.groups[1].placement = KVGUARD_PLACEMENT_CHOSEN; }},
     {"tables of slots", kNew, [](Engine& e) { e.groups[1].table_unit = KVGUARD_UNIT_SLOT; }},
     {"scaled slots", kNew, [](Engine& e) { e.groups[1].index_scale = 2; }},
@@ -222,10 +255,12 @@ TEST(CheckGeometry, EverySpoiltFieldIsNamed) {
 
 TEST(CheckGeometry, WhatHasNoRulesSaysSoByName) {
   Engine engine;
-  engine.groups[1].kind = KVGUARD_GROUP_RING;
+  engine.groups[1].kind = KVGUARD_GROUP_NONE;
   geometry::Layout layout;
   std::vector<std::string> gaps;
-  EXPECT_NE(engine.Check(&layout, &gaps).text().find("kind ring"), std::string::npos);
+  EXPECT_NE(
+      engine.Check(&layout, &gaps).text().find(kvguard_name("group_kind", KVGUARD_GROUP_NONE)),
+      std::string::npos);
 }
 
 }  // namespace

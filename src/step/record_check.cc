@@ -88,6 +88,61 @@ Status CheckStates(const kvguard_read_state& state, uint64_t num_rows, StateView
   return {};
 }
 
+Status CheckList(const kvguard_group_plan& group, uint64_t num_rows, ListView* out) {
+  *out = ListView{};
+  const bool csr = group.encoding == KVGUARD_READ_CSR;
+  const kvguard_array& offsets = csr ? group.reads.csr.indptr : group.reads.flat.starts;
+  const kvguard_array& entries = csr ? group.reads.csr.indices : group.reads.flat.slots;
+  if (Status s = CheckInts(offsets, num_rows + 1, false, csr ? "indptr" : "starts", &out->offsets);
+      !s.ok())
+    return s;
+  if (Status s = CheckInts(entries, 0, false, csr ? "indices" : "read slots", &out->entries);
+      !s.ok())
+    return s;
+  if (csr) {
+    if (Status s = CheckInts(group.reads.csr.last_page_len, num_rows, false, "last_page_len",
+                             &out->last_page);
+        !s.ok())
+      return s;
+  } else {
+    out->sentinel = group.reads.flat.sentinel;
+  }
+  if (!out->offsets.present() && out->entries.present() && (csr || out->entries.count > 0)) {
+    return Malformed("plan: group %u: %llu read entries without offsets of the rows", group.group,
+                     static_cast<Ull>(out->entries.count));
+  }
+  out->shown = out->offsets.present() || out->entries.present();
+  return {};
+}
+
+// Pairs that move blocks must say one place for each.
+Status CheckRemap(const kvguard_event& event, size_t i, const geometry::Layout& layout) {
+  if (event.value < KVGUARD_REMAP_DEDUPE || event.value > KVGUARD_REMAP_SWAP) {
+    return Malformed("events[%zu]: remap reason %lld does not exist", i,
+                     static_cast<long long>(event.value));
+  }
+  const geometry::Pool& pool = layout.PoolOf(layout.groups[event.group]);
+  std::vector<int64_t> olds;
+  std::vector<int64_t> news;
+  for (uint64_t k = 0; k < event.num_blocks; k += 2) {
+    if (!geometry::Moves(pool, event.blocks[k], event.blocks[k + 1])) continue;
+    olds.push_back(event.blocks[k]);
+    news.push_back(event.blocks[k + 1]);
+  }
+  const auto twice = [](std::vector<int64_t> ids) {
+    std::sort(ids.begin(), ids.end());
+    return std::adjacent_find(ids.begin(), ids.end()) != ids.end();
+  };
+  bool bad = twice(olds);
+  if (event.value == KVGUARD_REMAP_MOVE) bad = bad || twice(news);
+  if (event.value == KVGUARD_REMAP_SWAP) {
+    olds.insert(olds.end(), news.begin(), news.end());
+    bad = bad || twice(olds);
+  }
+  if (bad) return Malformed("events[%zu]: a block is moved twice in one remap", i);
+  return {};
+}
+
 Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::Layout& layout,
                    StructArray<kvguard_event>* out) {
   if (Status s = out->Assign(data, count, kMostEvents, "events"); !s.ok()) return s;
@@ -146,6 +201,11 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
         if (whole) return Malformed("events[%zu]: a table event names one group", i);
         if (event.first < 0 || event.count < 0)
           return Malformed("events[%zu]: a negative position or count", i);
+        if (event.kind == KVGUARD_EVENT_REBASE &&
+            (event.value < -kMostTokens || event.value > kMostTokens)) {
+          return Malformed("events[%zu]: positions move by %lld, which is not plausible", i,
+                           static_cast<long long>(event.value));
+        }
         break;
       case KVGUARD_EVENT_REMAP:
       case KVGUARD_EVENT_COPY:
@@ -154,6 +214,9 @@ Status CheckEvents(const kvguard_event* data, uint64_t count, const geometry::La
           return Malformed("events[%zu]: pairs of blocks, but an odd number", i);
         if (event.count < 0) return Malformed("events[%zu]: a negative count", i);
         if (whole) return Malformed("events[%zu]: an event with blocks names one group", i);
+        if (event.kind == KVGUARD_EVENT_REMAP) {
+          if (Status s = CheckRemap(event, i, layout); !s.ok()) return s;
+        }
         break;
       case KVGUARD_EVENT_FREE:
       case KVGUARD_EVENT_ZERO:
@@ -292,11 +355,13 @@ Status CheckPlan(const kvguard_plan* plan, const geometry::Layout& layout, PlanV
                        static_cast<Ull>(out.slots.count), group.group,
                        static_cast<long long>(layout.pcp_size));
     }
-    if (group.encoding == KVGUARD_READ_TABLE) {
+    if (group.encoding == KVGUARD_READ_TABLE && !out.group->ReadsByList()) {
       if (Status s = CheckTable(group.reads.table, in.num_rows, group.group, &out.table); !s.ok())
         return s;
     } else if (group.encoding == KVGUARD_READ_STATE && out.group->IsState()) {
       if (Status s = CheckStates(group.reads.state, in.num_rows, &out.states); !s.ok()) return s;
+    } else if (group.encoding == out.group->encoding && out.group->ReadsByList()) {
+      if (Status s = CheckList(group, in.num_rows, &out.list); !s.ok()) return s;
     } else if (group.encoding != 0) {
       if (group.encoding > KVGUARD_READ_STATE) {
         return Malformed("groups[%zu]: encoding %u does not exist", i, group.encoding);

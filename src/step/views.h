@@ -51,11 +51,23 @@ struct TableView {
   }
 };
 
+// What each row of a group reads, entry by entry.
+struct ListView {
+  Ints offsets;  // absent: no row reads anything
+  Ints entries;
+  Ints last_page;
+  int64_t sentinel = 0;
+  bool shown = false;
+
+  bool present() const { return shown; }
+};
+
 struct GroupPlanView {
   const geometry::Group* group = nullptr;
   Ints slots;
   TableView table;
   StateView states;
+  ListView list;
 };
 
 struct PlanView {

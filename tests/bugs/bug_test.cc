@@ -124,6 +124,24 @@ Geometry Geometry::Chunked(uint32_t chunk, uint32_t block, uint64_t pool) {
   return g;
 }
 
+Geometry Geometry::Ring(uint32_t window, uint32_t block, uint64_t pool) {
+  Geometry g = Window(window, block, pool);
+  g.options_.groups[0].kind = KVGUARD_GROUP_RING;
+  return g;
+}
+
+Geometry Geometry::Cells(uint64_t pool) {
+  Geometry g = Full(1, pool).NoNull().ModelLen(1 << 15).Lists(kFlat, KVGUARD_UNIT_SLOT);
+  g.options_.groups[0].pool_kind = KVGUARD_POOL_CELLS;
+  return g;
+}
+
+Geometry& Geometry::Lists(uint32_t encoding, uint32_t unit) {
+  options_.groups.back().encoding = encoding;
+  options_.groups.back().table_unit = unit;
+  return *this;
+}
+
 Geometry& Geometry::And(uint32_t kind, uint32_t window, uint32_t block, uint32_t pool) {
   ScenarioGroup group;
   group.kind = kind;

@@ -40,6 +40,9 @@ inline constexpr uint32_t kLoadDone = KVGUARD_EVENT_LOAD_DONE;
 inline constexpr uint32_t kLoadFailed = KVGUARD_EVENT_LOAD_FAILED;
 inline constexpr uint32_t kSend = KVGUARD_EVENT_SEND_PENDING;
 inline constexpr uint32_t kSendDone = KVGUARD_EVENT_SEND_DONE;
+inline constexpr uint32_t kMove = KVGUARD_REMAP_MOVE;
+inline constexpr uint32_t kCsr = KVGUARD_READ_CSR;
+inline constexpr uint32_t kFlat = KVGUARD_READ_FLAT;
 inline constexpr uint32_t kCancel = KVGUARD_EVENT_CANCEL;
 inline constexpr uint32_t kDrain = KVGUARD_EVENT_DRAIN;
 
@@ -58,6 +61,11 @@ class Geometry {
   static Geometry Full(uint32_t block, uint64_t pool);
   static Geometry Window(uint32_t window, uint32_t block, uint64_t pool);
   static Geometry Chunked(uint32_t chunk, uint32_t block, uint64_t pool);
+  static Geometry Ring(uint32_t window, uint32_t block, uint64_t pool);
+  // A pool of single tokens, read by flat lists.
+  static Geometry Cells(uint64_t pool);
+  // The last group reads by lists; unit: a KVGUARD_UNIT_*.
+  Geometry& Lists(uint32_t encoding, uint32_t unit);
   Geometry& And(uint32_t kind, uint32_t window, uint32_t block, uint32_t pool);
   // "G1 state align block 16 on pool 1"; `mode` is a KVGUARD_STATE_*.
   Geometry& State(uint32_t mode, uint32_t block, uint32_t pool);

@@ -48,6 +48,26 @@ BUG(B014, ssd_issues_23, Geometry::Full(256, 16).NoNull().Flags(kPrefix)) {
   });
 }
 
+// The server's coordinates are those of before the first shift: three live tokens go with the wrong
+// one.
+BUG(B016, llama_cpp_pull_12161, Geometry::Cells(64)) {
+  p.s.Admit("R", {Range(0, 8)});
+  p.Run({{"R", 0, 9}});
+  p.s.Erase("R", 2, 2).Rebase("R", 4, 5, -2);
+  p.s.Erase("R", 4, p.wrong ? 3 : 1).Rebase("R", 5, 2, -1).Append("R", {20});
+  p.Run({{"R", 6, 1}});
+}
+
+BUG(B017, llama_cpp_issues_27994, Geometry::Cells(128)) {
+  p.s.Admit("A", {Range(0, 5)});
+  p.Run({{"A", 0, 6}});
+  p.s.Admit("B", {Range(100, 105)}).Append("A", {6});
+  p.Run({{"A", 6, 1}, {"B", 0, 6}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].list, Range(0, 6) + Range(100, 105));
+    if (p.wrong) plan.groups[0].list[5] = 105;
+  });
+}
+
 // Here the pool of attention has no null block either.
 BUG(B025, tokenspeed_pull_700, Geometry::Full(16, 64).NoNull().State(kStateNone, 16, 1)) {
   p.s.Admit("A", {{1}, {4}}).Admit("C", {{2}, {2}}).Admit("X", {{3}, {0}});
@@ -144,6 +164,12 @@ BUG(B076, TensorRT_LLM_issues_13320, Geometry::Full(32, 4096).Flags(kConnector))
 }
 
 // Both pools have the size of the host's here.
+BUG(B097, llama_cpp_issues_26478, Geometry::Cells(20000)) {
+  p.s.Admit("R", {Range(0, 16384)});
+  p.Run({{"R", 0, 16383}});
+  p.Run({{"R", p.wrong ? 16384 : 16383, 1}});
+}
+
 BUG(B130, tokenspeed_pull_293,
     Geometry::Full(16, 128).And(kFull, 0, 16, 1).Host().Flags(kPrefix | kConnector)) {
   p.s.Admit("N", {{1}, {}}).Admit("R", {{}, Range(60, 64)});

@@ -144,6 +144,15 @@ BUG(B087, sglang_pull_26972, Geometry::Full(1, 8192).Columns(wrong ? 4100 : 4132
   p.Run({{"R", 4090, 9, 8}});
 }
 
+BUG(B106, sglang_pull_25556, Geometry::Full(64, 64).Lists(kCsr, KVGUARD_UNIT_SLOT)) {
+  p.s.Admit("R", {{3, 4, 5}});
+  p.Run({{"R", 0, 129}});
+  p.Run({{"R", 129, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].starts, (Ints{0, 130}));
+    if (p.wrong) plan.groups[0].starts = {0, 3};
+  });
+}
+
 BUG(B107, sglang_pull_11985, Geometry::Full(32, 256)) {
   p.s.Admit("R", {Range(1, 128)});
   p.Run({{"R", 0, 4096}}, nullptr, [&](ScenarioPlan& plan) {
@@ -168,6 +177,14 @@ BUG(B128, sglang_pull_33309, Geometry::Full(16, 64).Flags(kConnector | kFillsTol
   if (!p.wrong) p.Told(kLoadDone, "", {}, 2);
   p.s.Admit("R", {Range(5, 11)}, 96);
   p.Run({{"R", 96, 1}});
+}
+
+BUG(B129, sglang_pull_31471, Geometry::Full(1, 256).Flags(kConnector)) {
+  p.s.Admit("R", {{100, 101}});
+  p.Run({{"R", 0, 2}});
+  p.s.Remap(kMove, {100, 40, 101, 41}).Append("R", {42});
+  p.Run({{"R", 2, 1}});
+  p.Told(kSend, "R", p.wrong ? Ints{100, 101} : Ints{40, 41}, 1);
 }
 
 BUG(B133, sglang_issues_30057, Geometry::Full(64, 64).And(kFull, 0, 64, 1).Flags(kConnector)) {

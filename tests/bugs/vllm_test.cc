@@ -49,6 +49,23 @@ BUG(B013, vllm_pull_7018, Geometry::Full(16, 64).NoNull().Flags(kPrefix)) {
   });
 }
 
+BUG(B018, vllm_pull_5412, Geometry::Full(16, 64).Lists(kCsr, KVGUARD_UNIT_BLOCK).Drafts(1)) {
+  p.s.Admit("R", {{3, 4}}).Admit("S", {{8, 9}});
+  p.Run({{"R", 0, 16}, {"S", 0, 19}});
+  p.Begin({{"R", 16, 1}, {"S", 19, 1}});
+  p.Show();
+  ScenarioPlan draft = p.s.RightPlan();
+  draft.pass = KVGUARD_PASS_DRAFT;
+  EXPECT_EQ(draft.groups[0].list, (Ints{3, 4, 8, 9}));
+  EXPECT_EQ(draft.groups[0].last_page, (Ints{1, 4}));
+  if (p.wrong) {
+    draft.groups[0].starts = {0, 1, 2};
+    draft.groups[0].list = {3, 8};
+  }
+  p.Pass(draft);
+  p.End();
+}
+
 BUG(B020, vllm_pull_39444, Geometry::Full(16, 64)) {
   p.s.Admit("R", {{1}});
   p.Run({{"R", 0, 4}});
@@ -183,6 +200,15 @@ BUG(B079, vllm_issues_21694, Geometry::Chunked(4, 2, 64)) {
   p.Run({{"R", 0, 4}});
   p.s.Admit("N", {{5, 6}}).Append("R", {7});
   p.Run({{"N", 0, 4}, {"R", 4, 1}});
+}
+
+BUG(B080, vllm_issues_53982, Geometry::Ring(32, 16, 64).Columns(2)) {
+  p.s.Admit("R", {{4, 5}}).Admit("N", {{9, 3}});
+  p.Run({{"R", 0, 32}, {"N", 0, 20}});
+  p.Run({{"R", 32, 1}, {"N", 20, 1}}, [&](ScenarioPlan& plan) {
+    EXPECT_EQ(plan.groups[0].slots, (Ints{64, 52}));
+    if (p.wrong) plan.groups[0].slots = {144, 52};
+  });
 }
 
 BUG(B084, vllm_pull_10730, Geometry::Full(16, 64).Columns(3).ModelLen(40)) {

@@ -39,6 +39,32 @@ Run MicroBatches(const std::vector<std::vector<Cut>>& batches, const Edit& last 
   };
 }
 
+// An attention group and states (mode none) beside it. a goes on from 4 tokens with 6 more, in two
+// parts; b is new. `shown`: states, or their table.
+Run SplitStates(bool fresh, bool table, const std::function<void(ScenarioPlan&, int)>& edit) {
+  return [=](Scenario& s) {
+    s.Admit("a", {{1, 2, 3}, {11}}).Admit("b", {{4, 5}, {12}});
+    if (!fresh) s.Schedule("a", 4).Schedule("b", 1).Step();
+    s.Schedule("a", 6).Schedule("b", 1).Begin();
+    const ScenarioPlan whole = s.RightPlan();
+    const std::vector<std::vector<Cut>> parts = {{{0, 0, 4}}, {{0, 4, 2}, {1, 0, 1}}};
+    for (int i = 0; i < 2; ++i) {
+      ScenarioPlan plan =
+          MicroBatch(whole, static_cast<uint32_t>(i), parts[static_cast<size_t>(i)]);
+      if (!table) {
+        // Between two parts the state stands wherever the engine keeps it.
+        plan.groups[1].in = i == 0 ? std::vector<int64_t>{11} : std::vector<int64_t>{40, 12};
+        plan.groups[1].out = i == 0 ? std::vector<int64_t>{40} : std::vector<int64_t>{11, 12};
+        plan.groups[1].init = {static_cast<uint8_t>(fresh && i == 0), fresh};
+        plan.groups[1].init.resize(plan.requests.size());
+      }
+      if (edit) edit(plan, i);
+      s.Plan(plan);
+    }
+    s.End();
+  };
+}
+
 const std::vector<std::vector<Cut>> kByRequest = {{{0, 0, 6}}, {{1, 0, 3}}};
 const std::vector<std::vector<Cut>> kInside = {{{0, 0, 4}}, {{0, 4, 2}, {1, 0, 3}}};
 
@@ -181,6 +207,12 @@ const std::map<std::string, PlantedScenario>& All() {
   const ScenarioOptions limit = DraftOptions(12);
   const ScenarioOptions cross = CrossOptions();
   const ScenarioOptions connector = FillsTold(KVGUARD_ENGINE_CONNECTOR);
+  ScenarioOptions states;
+  states.groups.push_back({});
+  states.groups[1].kind = KVGUARD_GROUP_STATE;
+  states.groups[1].pool = 1;
+  ScenarioOptions tables = states;
+  tables.groups[1].shows_states = false;
   ScenarioOptions loads;
   loads.engine_flags |= KVGUARD_ENGINE_CONNECTOR;
   const std::vector<std::vector<int64_t>> steps = {{9, 3}, {10, 4}};
@@ -209,6 +241,27 @@ const std::map<std::string, PlantedScenario>& All() {
           s.Plan(MicroBatch(s.RightPlan(), 1, {{0, 4, 2}}));
           s.End();
         }}},
+      {"states-inside-a-request", {states, SplitStates(false, false, nullptr)}},
+      {"first-part-from-another-state",
+       {states, SplitStates(false, false,
+                            [](ScenarioPlan& p, int part) {
+                              if (part == 0) p.groups[1].in[0] = 12;
+                            })}},
+      {"first-part-not-initialised",
+       {states, SplitStates(true, false,
+                            [](ScenarioPlan& p, int part) {
+                              if (part == 0) p.groups[1].init[0] = 0;
+                            })}},
+      {"last-part-leaves-its-state-elsewhere",
+       {states, SplitStates(false, false,
+                            [](ScenarioPlan& p, int part) {
+                              if (part == 1) p.groups[1].out[0] = 12;
+                            })}},
+      {"last-part-table-of-another",
+       {tables, SplitStates(false, true,
+                            [](ScenarioPlan& p, int part) {
+                              if (part == 1) p.Table(1, 0, 0) = 12;
+                            })}},
       {"draft-reuses-the-target", {draft, Drafts({}, false)}},
       {"draft-steps", {draft, Drafts(steps, true)}},
       {"draft-steps-before-the-outcome", {draft, Drafts(steps, false)}},

@@ -52,7 +52,8 @@ std::set<uint32_t> CodesOfPlantedLists() {
   std::set<uint32_t> codes;
   for (const char* file : {"window_faults.txt", "transfer_faults.txt", "content_faults.txt",
                            "context_parallel_faults.txt", "state_faults.txt", "pass_faults.txt",
-                           "prefill_parallel_faults.txt"}) {
+                           "prefill_parallel_faults.txt", "list_faults.txt", "ring_faults.txt",
+                           "move_faults.txt", "cell_faults.txt"}) {
     for (const auto& [name, line] : ReadPlantedList(file)) codes.insert(line.code);
   }
   codes.erase(0);

@@ -102,6 +102,17 @@ Run Failed(int64_t computed) {
   };
 }
 
+// 10 tokens were loaded into blocks 1, 2 and 3 for a or somebody who never came; then a counts
+// them.
+Run LoadedTail(const char* whose, int64_t zeroed) {
+  return [=](Scenario& s) {
+    s.Expect("a").Expect("b").Blocks(kLoad, whose, {1, 2, 3}, 7).Step();
+    s.Blocks(kLoadDone, "", {}, 7).Step();
+    s.Admit("a", {{1, 2, 3, 4}}, 10);
+    s.Blocks(kZero, "", {zeroed}).Blocks(kZeroDone, "", {zeroed}).Schedule("a", 4).Step();
+  };
+}
+
 Run Zeroed(bool done) {
   return [=](Scenario& s) {
     s.Admit("x", {{9}}).Blocks(kZero, "", {9}).Blocks(kZeroDone, "", {9}).Schedule("x", 1).Step();
@@ -240,6 +251,9 @@ const std::map<std::string, PlantedScenario>& All() {
           s.Admit("a", {{1, 2}}).Schedule("a", 4).Step();
           s.Blocks(kZero, "", {1}).Blocks(kZeroDone, "", {1}).Schedule("a", 1).Step();
         }}},
+      {"loaded-tail-zeroed", {o, LoadedTail("a", 3)}},
+      {"loaded-tail-kept", {o, LoadedTail("a", 4)}},
+      {"loaded-for-another-zeroed", {o, LoadedTail("b", 3)}},
       {"block-zeroed-again-after-failure",
        {o,
         [](Scenario& s) {
@@ -400,6 +414,31 @@ TEST(Transfers, ASnapshotKeepsThePins) {
   s.Admit("b", {{1}}).Schedule("b", 1).Step();
   ASSERT_FALSE(s.Findings().empty());
   EXPECT_EQ(s.Findings()[0].code, static_cast<uint32_t>(rules::kPinnedRebound));
+}
+
+// So is for whom a block was loaded.
+TEST(Transfers, ASnapshotKeepsWhatWasLoadedForWhom) {
+  Scenario s(Options());
+  s.Expect("a").Blocks(kLoad, "a", {1, 2, 3}, 7).Step();
+  s.Blocks(kLoadDone, "", {}, 7).Step();
+  ASSERT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();
+  s.Admit("a", {{1, 2, 3, 4}}, 10).Blocks(kZero, "", {3}).Schedule("a", 4).Begin();
+  ASSERT_EQ(s.Codes(), std::vector<uint32_t>{rules::kZeroLive}) << s.Report();
+  EXPECT_EQ(s.Findings()[0].pos, 8);
+}
+
+// What a running request is given was free, connector or not.
+TEST(Transfers, AHeldBlockGivenToARunningRequestIsAProof) {
+  for (const bool running : {false, true}) {
+    Scenario s(Options());
+    s.Admit("a", {{1, 2}}).Schedule("a", 8).Step();
+    if (running) s.Admit("b", {{3}}).Schedule("b", 4).Step();
+    running ? s.Append("b", {2}) : s.Admit("b", {{3, 2}});
+    s.Schedule("b", 1).Begin();
+    ASSERT_EQ(s.Codes(), std::vector<uint32_t>{rules::kBlockOwned}) << s.Report();
+    EXPECT_EQ(s.Findings()[0].grade,
+              static_cast<uint32_t>(running ? KVGUARD_GRADE_PROOF : KVGUARD_GRADE_SUSPICION));
+  }
 }
 
 }  // namespace
