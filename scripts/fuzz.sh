@@ -3,6 +3,7 @@
 # usage: scripts/fuzz.sh [SECONDS [TARGET...]] | --build
 # Builds the fuzz targets with clang, libFuzzer and the sanitizers, and runs each for SECONDS (default 60), from its committed
 # corpus. New inputs stay in the cache, so that runs go on where earlier ones ended; an input that fails is named.
+# KVGUARD_FUZZ_TIMEOUT: seconds on the clock that one input may take (default 10).
 
 KVGUARD_SCRIPT=fuzz
 . "$(dirname "$0")/lib.sh"
@@ -24,17 +25,19 @@ while read -r name target corpus; do
   corpora=("$found")
   [ -z "$corpus" ] || corpora+=("$corpus")
   log=$(mktemp)
-  if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-       -artifact_prefix="$found/../$name-" "${corpora[@]}" </dev/null >"$log" 2>&1; then
+  TIMEFORMAT='%U %S'
+  if { time "$target" -max_total_time="$seconds" -timeout="${KVGUARD_FUZZ_TIMEOUT:-10}" -rss_limit_mb=2048 -print_final_stats=1 \
+       -artifact_prefix="$found/../$name-" "${corpora[@]}" </dev/null >"$log" 2>&1; } 2>"$log.time"; then
     passed=$((passed + 1))
-    printf '%s: %s inputs, coverage %s\n' "$name" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
-      "$(grep -o 'cov: [0-9]*' "$log" | tail -n 1 | cut -d' ' -f2)"
+    printf '%s: %s inputs, coverage %s, %d processor seconds\n' "$name" \
+      "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
+      "$(grep -o 'cov: [0-9]*' "$log" | tail -n 1 | cut -d' ' -f2)" "$(awk '{ print int($1 + $2) }' "$log.time")"
   else
     failed=$((failed + 1))
     printf '%s: FAILED\n' "$name"
     tail -n 60 "$log"
   fi
-  rm -f "$log"
+  rm -f "$log" "$log.time"
 done <"$dir/fuzz_targets.txt"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

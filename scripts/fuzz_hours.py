@@ -74,7 +74,8 @@ def write(key: str, targets: dict[str, Target]) -> None:
 
 def run(name: str, seconds: int) -> tuple[str, subprocess.CompletedProcess[str]]:
     command = ["scripts/fuzz.sh", str(seconds), name]
-    environment = {**os.environ, "KVGUARD_FUZZ_BUILT": "1"}
+    # Beside other work an input may wait for the processor longer than it runs.
+    environment = {**os.environ, "KVGUARD_FUZZ_BUILT": "1", "KVGUARD_FUZZ_TIMEOUT": "100"}
     return name, subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False
     )
@@ -114,18 +115,21 @@ def main() -> int:
         if not behind or left < 10:
             break
         batch = behind[: options.jobs]
-        piece = min(PIECE, left, *(options.target_seconds - t.seconds for t in batch))
+        most = max(options.target_seconds - t.seconds for t in batch)
+        piece = min(PIECE, left, max(10, most))
         with ThreadPoolExecutor(len(batch)) as pool:
             for name, done in pool.map(run, [t.name for t in batch], [piece] * len(batch)):
                 seen = re.search(
-                    rf"^{name}: (\d+) inputs, coverage (\d+)$", done.stdout, re.MULTILINE
+                    rf"^{name}: (\d+) inputs, coverage (\d+), (\d+) processor seconds$",
+                    done.stdout,
+                    re.MULTILINE,
                 )
                 if done.returncode != 0 or seen is None:
                     print(done.stdout, done.stderr, sep="\n")
                     found = True
                     continue
                 target = targets[name]
-                target.seconds += piece
+                target.seconds += int(seen[3])
                 target.inputs += int(seen[1])
                 target.coverage = max(target.coverage, int(seen[2]))
         write(key, targets)
