@@ -316,7 +316,9 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeRows(context);
   for (const auto& group : plan_view_.groups) kvguard::rules::JudgeTable(context, group);
   kvguard::rules::JudgeFrontiers(context);
-  for (const auto& group : plan_view_.groups) kvguard::rules::JudgeList(context, group);
+  if (layout.has_lists) {
+    for (const auto& group : plan_view_.groups) kvguard::rules::JudgeList(context, group);
+  }
   if (!draft && !cross) {
     kvguard::rules::JudgeLifetimes(context);
     kvguard::rules::JudgeUseBeforeDone(context);
@@ -324,7 +326,7 @@ kvguard::step::Status kvguard_guard::FeedPlan(const kvguard_record& record) {
   kvguard::rules::JudgeLengths(context);
   for (const auto& group : plan_view_.groups) {
     kvguard::rules::JudgeSlots(context, group);
-    kvguard::rules::JudgeStates(context, group);
+    if (layout.has_states) kvguard::rules::JudgeStates(context, group);
     if (draft) continue;
     uint8_t& seen = planned_[group.group->id];
     if (final) seen |= kFinalSeen;

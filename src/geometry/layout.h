@@ -43,6 +43,7 @@ struct Group {
   bool cells = false;       // single tokens: columns may be holes
   uint32_t state_mode = 0;  // STATE: kvguard_state_mode
   bool on_host = false;     // no forward reads or writes it
+  bool plain = false;       // kind FULL, whole on this rank and on the device: the common case
   int64_t num_slots =
       0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
 
@@ -101,6 +102,7 @@ struct Group {
   int64_t ColumnsFor(int64_t tokens, int64_t drafts) const {
     tokens = Kept(tokens);
     const int64_t columns = tokens / block_size + (tokens % block_size > 0 ? 1 : 0);
+    if (plain) return columns;
     if (!IsState() || state_mode == KVGUARD_STATE_ALL) return columns;
     return (state_mode == KVGUARD_STATE_NONE ? 1 : columns) + drafts;
   }
@@ -177,6 +179,7 @@ struct Layout {
   bool has_states = false;   // some group holds states
   bool has_cross = false;    // some group holds an encoder's output
   bool has_rings = false;    // some group is one
+  bool has_lists = false;    // some group reads by lists
   bool has_cells = false;    // and its pool is one of cells
   bool every_pass = true;    // judges all groups: none is left out of some pass
   int64_t content_unit = 1;  // divides the block size of every group

@@ -356,6 +356,10 @@ class Mirror {
 
   // The columns that the step's schedule writes of a request.
   static geometry::Group::Columns WrittenBy(const Request& request, const geometry::Group& group) {
+    if (group.plain) {
+      return {request.start_low / group.block_size,
+              (request.start_high + request.num_tokens - 1) / group.block_size};
+    }
     if (group.on_host) return {0, -1};
     if (group.IsCross()) {
       if (request.encoder_written) return {0, -1};

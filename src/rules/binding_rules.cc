@@ -16,6 +16,7 @@ using mirror::Request;
 // Columns in front of the frontier may be prefix hits: content that others wrote, which nobody owns
 // by this binding.
 bool IsHit(const Request& request, const Group& group, int64_t column) {
+  if (group.plain) return (column + 1) * group.block_size <= request.frontier.valid_low;
   if (group.IsCross() || group.IsRing()) return false;
   if (group.IsState()) {  // the one state that the request goes on from
     const int64_t low = request.frontier.valid_low;
@@ -80,7 +81,7 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
     mirror.Push(&request, group, block);
     return;
   }
-  if (group.Forgets() && !group.Needs(column, request.frontier.valid_low)) {
+  if (!group.plain && group.Forgets() && !group.Needs(column, request.frontier.valid_low)) {
     // Behind the window: nothing is read there.
     mirror.Push(&request, group, block, context.step | mirror::kNoClaim);
     return;
@@ -384,7 +385,7 @@ step::Status JudgeBegin(Context& context, const step::BeginView& begin, bool* lo
     const int64_t end = Reach(context.layout(), request, row);
     for (const Group& group : context.layout().groups) {
       if (group.on_host) continue;
-      const int64_t tokens = group.IsCross() ? request.encoder : end;
+      const int64_t tokens = !group.plain && group.IsCross() ? request.encoder : end;
       const int64_t needed = group.ColumnsFor(tokens, row.num_drafts);
       const int64_t bound = mirror.BoundBlocks(request, group);
       if (bound < needed) {

@@ -131,8 +131,10 @@ bool RingMatches(const Context& context, const Group& group, const step::Ints& s
 
 bool RowMatches(const Context& context, const Group& group, const step::Ints& slots,
                 const RowState& row) {
-  if (group.IsSharded()) return TokenByToken(context, group, slots, row);
-  if (group.IsRing()) return RingMatches(context, group, slots, row);
+  if (!group.plain) {
+    if (group.IsSharded()) return TokenByToken(context, group, slots, row);
+    if (group.IsRing()) return RingMatches(context, group, slots, row);
+  }
   return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
 }
 

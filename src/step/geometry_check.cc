@@ -196,6 +196,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   const geometry::Pool& pool = layout.pools[group.pool];
   out->on_host = pool.memory == 1;
+  out->plain = group.kind == KVGUARD_GROUP_FULL && !out->on_host && out->ranks == 1;
   out->num_slots = pool.num_blocks * out->slots_per_block;
   const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
   if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
@@ -271,6 +272,7 @@ Status CheckGeometry(const kvguard_geometry* geometry, geometry::Layout* layout,
     layout->has_states = layout->has_states || group.IsState();
     layout->has_cross = layout->has_cross || group.IsCross();
     layout->has_rings = layout->has_rings || group.IsRing();
+    layout->has_lists = layout->has_lists || group.ReadsByList();
     layout->has_cells = layout->has_cells || group.cells;
     layout->every_pass = layout->every_pass && !group.IsCross() && !group.IsState() &&
                          !group.IsRing() && !group.on_host;
