@@ -68,7 +68,9 @@ Scenario::Scenario(ScenarioOptions options) : options_(std::move(options)) {
     g.flags = (IsList(group) ? 0 : options_.group_flags) | group.flags;
     g.block_size = group.block_size;
     g.kernel_block_size = group.kernel_block_size;
-    g.index_scale = g.token_stride = 1;
+    g.index_scale = group.index_scale;
+    g.token_stride = group.token_stride;
+    g.slot_base = group.slot_base;
     g.max_columns = options_.columns;
     groups.push_back(g);
   }
@@ -304,7 +306,8 @@ int64_t Scenario::SlotOf(const ScenarioGroup& group, const std::vector<int64_t>&
   const int64_t w = position % (size * n);
   if (n > 1 && w / interleave % n != options_.dcp_rank) return options_.pad_slot;
   const int64_t block = v < blocks.size() ? blocks[v] : 0;
-  return block * size + w / (interleave * n) * interleave + w % interleave;
+  const int64_t offset = w / (interleave * n) * interleave + w % interleave;
+  return block * size * group.index_scale + offset * group.token_stride + group.slot_base;
 }
 
 // A state stands in the column of the tokens that left it, and one column further for each draft

@@ -32,6 +32,9 @@ struct ScenarioGroup {
   bool sentinels = false;              // FLAT: tokens of the step stand as -1 (in rings always)
   int64_t write_trash = KVGUARD_NONE;  // of its pool
   uint32_t pool_kind = KVGUARD_POOL_PAGES;
+  uint32_t index_scale = 1;
+  uint32_t token_stride = 1;
+  int64_t slot_base = 0;
 };
 
 struct ScenarioOptions {

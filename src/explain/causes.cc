@@ -168,7 +168,8 @@ bool StartsElsewhere(const Case& c) {
 // The slots that the plan's own table row and start give: residue behind the bound columns
 // included, as far as the row's length says that attention reads.
 bool FollowsShownRow(const Case& c) {
-  if (!c.view.table.present() || !StartsElsewhere(c) || c.group.IsSharded()) return false;
+  if (!c.view.table.present() || !StartsElsewhere(c) || c.group.IsSharded() || c.group.IsScaled())
+    return false;
   const auto b = static_cast<uint64_t>(c.finding.row);
   const step::Ints shown = c.view.table.Row(b);
   const step::Ints& lens = c.context.plan->seq_lens;
@@ -218,7 +219,7 @@ void SlotFrontier(Case& c) {
          static_cast<uint64_t>(c.row.seen_start));
   }
   const int64_t first = c.view.slots[c.row.first_token];
-  if (first < 0 || first >= c.group.num_slots) return;
+  if (!c.group.IsSlot(first)) return;
   const int64_t block = c.group.BlockOfSlot(first);
   const int64_t columns = static_cast<int64_t>(c.bound.size()) / c.group.EntriesPerBlock();
   for (int64_t column = 0; column < columns; ++column) {
@@ -273,7 +274,8 @@ void ExplainSlots(Case& c) {
       const int64_t position = c.row.start + i;
       const int64_t slot = c.view.slots[c.row.first_token + static_cast<uint64_t>(i)];
       if (slot == SlotIn(c, c.bound, position)) continue;
-      each(position / c.group.block_size, slot < 0 ? KVGUARD_NONE : c.group.BlockOfSlot(slot));
+      each(position / c.group.block_size,
+           !c.group.IsSlot(slot) ? KVGUARD_NONE : c.group.BlockOfSlot(slot));
     }
   });
 }

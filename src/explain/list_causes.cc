@@ -27,7 +27,9 @@ void ExplainList(Context& context, kvguard_finding& finding, const RowState& row
     const int64_t per_block = group.ListEntriesPerBlock();
     if (k < 0 || k / per_block >= mirror.BoundBlocks(request, group)) return KVGUARD_NONE;
     const int64_t block = mirror.BlockAt(request, group, k / per_block);
-    return block < 0 ? KVGUARD_NONE : block * per_block + k % per_block;
+    if (block < 0) return KVGUARD_NONE;
+    return group.table_unit == KVGUARD_UNIT_SLOT ? group.SlotOf(block, k)
+                                                 : block * per_block + k % per_block;
   };
   // Whether the whole list is that request's, so many entries on.
   const auto shows = [&](const Request& request, int64_t on) {

@@ -152,11 +152,13 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kTableOutOfRange: {
       const geometry::Group* list = ListOf(f, layout);
       const bool slots = list != nullptr && list->TokensPerListEntry() == 1;
-      std::string text = Sprintf("%s would read %s %lld instead of %s %lld %s %lld", req,
-                                 f.code == rules::kTableNull ? "the null block"
-                                 : slots                     ? "slot"
-                                                             : "block",
-                                 observed, slots ? "slot" : "block", expected,
+      const bool null = f.code == rules::kTableNull;
+      std::string text = Sprintf("%s would read %s %lld%s instead of %s %lld %s %lld", req,
+                                 slots  ? "slot"
+                                 : null ? "the null block"
+                                        : "block",
+                                 observed, slots && null ? ", in the null block," : "",
+                                 slots ? "slot" : "block", expected,
                                  slots             ? "at position"
                                  : list != nullptr ? "as entry"
                                                    : "in column",

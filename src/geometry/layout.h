@@ -34,18 +34,20 @@ struct Group {
   int64_t kernel_per_block = 1;  // slots_per_block / kernel_block_size
   int64_t ranks = 1;             // that share each column's positions; 1: not sharded
   int64_t rank = 0;
-  int64_t interleave = 1;   // positions in a row that are one rank's
-  int64_t max_columns = 0;  // in blocks; 0: not known
-  int64_t window = 0;       // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
-  int64_t sink = 0;         // WINDOW: first tokens that are kept for ever
-  int64_t retained = 0;     // WINDOW: tokens kept beyond the window
-  int64_t ring = 0;         // RING: tokens; else 0
-  bool cells = false;       // single tokens: columns may be holes
-  uint32_t state_mode = 0;  // STATE: kvguard_state_mode
-  bool on_host = false;     // no forward reads or writes it
-  bool plain = false;       // kind FULL, whole on this rank and on the device: the common case
-  int64_t num_slots =
-      0;  // of the pool, in this group's slots: valid slots are 0 <= slot < num_slots
+  int64_t interleave = 1;    // positions in a row that are one rank's
+  int64_t max_columns = 0;   // in blocks; 0: not known
+  int64_t window = 0;        // WINDOW: tokens; CHUNKED: tokens per chunk; else 0
+  int64_t sink = 0;          // WINDOW: first tokens that are kept for ever
+  int64_t retained = 0;      // WINDOW: tokens kept beyond the window
+  int64_t ring = 0;          // RING: tokens; else 0
+  bool cells = false;        // single tokens: columns may be holes
+  uint32_t state_mode = 0;   // STATE: kvguard_state_mode
+  bool on_host = false;      // no forward reads or writes it
+  bool plain = false;        // kind FULL, whole on this rank and on the device: the common case
+  int64_t block_stride = 0;  // slots between consecutive ids: slots_per_block * index_scale
+  int64_t token_stride = 1;  // slots between consecutive tokens of a block
+  int64_t slot_base = 0;     // of id 0
+  int64_t num_slots = 0;     // from slot_base on, in all ids of the pool
 
   // Positions that one table entry stands for, over all ranks, and slots that it stands for.
   int64_t TokensPerEntry() const { return SlotsPerEntry() * ranks; }
@@ -130,23 +132,27 @@ struct Group {
   int64_t ListEntriesPerBlock() const { return block_size / TokensPerListEntry(); }
   bool ReadsByList() const { return encoding == KVGUARD_READ_CSR || encoding == KVGUARD_READ_FLAT; }
   // The block that holds a valid slot.
-  int64_t BlockOfSlot(int64_t slot) const { return slot / slots_per_block; }
+  int64_t BlockOfSlot(int64_t slot) const { return (slot - slot_base) / block_stride; }
+  bool IsSlot(int64_t slot) const { return slot >= slot_base && slot - slot_base < num_slots; }
+  // Whether the slots of a block are not one behind the other, or ids not next to one another.
+  bool IsScaled() const { return block_stride != slots_per_block || slot_base != 0; }
   bool IsSharded() const { return ranks > 1; }
   // Whether this rank holds the position (mrv2.md 3.7).
   bool IsLocal(int64_t position) const {
     return ranks == 1 || position % block_size / interleave % ranks == rank;
   }
   // The slot of a position of this rank in the block that is bound for it: the address formula of
-  // kvguard.h for consecutive slots.
+  // kvguard.h.
   int64_t SlotOf(int64_t block, int64_t position) const {
     const int64_t within = Place(position) % block_size;
     const int64_t offset =
         ranks == 1 ? within : within / (interleave * ranks) * interleave + within % interleave;
-    return block * slots_per_block + offset;
+    return slot_base + block * block_stride + offset * token_stride;
   }
   // The reverse: where in its column the position of a slot lies.
   int64_t WithinColumn(int64_t slot) const {
-    const int64_t offset = slot % slots_per_block;
+    const int64_t within = (slot - slot_base) % block_stride / token_stride;
+    const int64_t offset = std::min(within, slots_per_block - 1);
     return ranks == 1
                ? offset
                : offset / interleave * interleave * ranks + rank * interleave + offset % interleave;

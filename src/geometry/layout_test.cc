@@ -61,7 +61,7 @@ TEST(Layout, RanksDealOutPositionsInTurns) {
         const int64_t owner = position / interleave % ranks;
         for (int64_t rank = 0; rank < ranks; ++rank) {
           Group group;
-          group.slots_per_block = 8;
+          group.slots_per_block = group.block_stride = 8;
           group.block_size = 8 * ranks;
           group.ranks = ranks;
           group.rank = rank;
@@ -85,7 +85,7 @@ TEST(Layout, RanksDealOutPositionsInTurns) {
 
 TEST(Layout, EntriesAreBlocksOrKernelBlocks) {
   Group group;
-  group.slots_per_block = 16;
+  group.slots_per_block = group.block_stride = 16;
   group.kernel_block_size = 4;
   group.kernel_per_block = 4;
   group.ranks = 2;

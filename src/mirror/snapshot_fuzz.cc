@@ -34,6 +34,7 @@ Layout TwoGroups() {
     group.block_size = 8;
     group.kernel_block_size = 4;
     group.kernel_per_block = 2;
+    group.block_stride = 8;
     group.num_slots = int64_t{32} * 8;
     layout.groups.push_back(group);
   }

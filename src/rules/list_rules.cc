@@ -42,7 +42,8 @@ int64_t ExpectedEntry(const Context& context, const Group& group, const List& li
   if (column >= context.mirror->BoundBlocks(*list.request, group)) return kNotJudged;
   const int64_t block = context.mirror->BlockAt(*list.request, group, column);
   if (block < 0) return kNotJudged;
-  const int64_t within = group.Place(position) % group.block_size;
+  if (group.table_unit == KVGUARD_UNIT_SLOT) return group.SlotOf(block, position);
+  const int64_t within = position % group.block_size;
   return block * group.ListEntriesPerBlock() + within / group.TokensPerListEntry();
 }
 
@@ -57,16 +58,52 @@ uint32_t CodeFor(const Context& context, const Group& group, const step::ListVie
                  int64_t shown) {
   if (group.encoding == KVGUARD_READ_FLAT && shown == view.sentinel) return kTableMismatch;
   const geometry::Pool& pool = context.layout().PoolOf(group);
+  if (group.table_unit == KVGUARD_UNIT_SLOT) {
+    if (!group.IsSlot(shown)) return kTableOutOfRange;
+    return group.BlockOfSlot(shown) == pool.null_block ? kTableNull : kTableMismatch;
+  }
   const int64_t per_block = group.ListEntriesPerBlock();
   if (shown < 0 || shown >= pool.num_blocks * per_block) return kTableOutOfRange;
   return shown / per_block == pool.null_block ? kTableNull : kTableMismatch;
+}
+
+// Whether the first n entries are runs of the row's blocks, and sentinels behind them in a ring.
+bool RunsMatch(const Context& context, const Group& group, const List& list,
+               const step::ListView& view, int64_t n) {
+  const auto match = [&view, &list](int64_t from, int64_t count, int64_t first) {
+    const uint64_t at = list.first + static_cast<uint64_t>(from);
+    const auto size = static_cast<size_t>(count);
+    return (view.entries.wide() ? geometry::MatchRun(view.entries.i64() + at, size, first)
+                                : geometry::MatchRun(view.entries.i32() + at, size, first)) == size;
+  };
+  const int64_t bound = context.mirror->BoundBlocks(*list.request, group);
+  const int64_t old = group.IsRing() ? std::min(n, list.wanted - list.state->num_tokens) : n;
+  for (int64_t k = 0; k < old;) {
+    const int64_t position = PositionOf(group, list, k);
+    const int64_t place = group.Place(position);
+    const int64_t column = place / group.block_size;
+    if (column >= bound) return false;
+    const int64_t block = context.mirror->BlockAt(*list.request, group, column);
+    if (block < 0) return false;
+    int64_t run = std::min(group.block_size - place % group.block_size, old - k);
+    if (group.IsRing()) run = std::min(run, group.ring - place);
+    if (!match(k, run, group.SlotOf(block, position))) return false;
+    k += run;
+  }
+  if (old == n) return true;
+  const uint64_t at = list.first + static_cast<uint64_t>(old);
+  const auto rest = static_cast<size_t>(n - old);
+  return (view.entries.wide()
+              ? geometry::MatchValue(view.entries.i64() + at, rest, view.sentinel)
+              : geometry::MatchValue(view.entries.i32() + at, rest, view.sentinel)) == rest;
 }
 
 // Whether the first n entries are those of the row's blocks, in one comparison.
 bool Matches(const Context& context, const Group& group, const List& list,
              const step::ListView& view, int64_t n) {
   if (n == 0) return true;
-  if (group.IsRing() || group.cells) return false;
+  if (group.cells || group.token_stride > 1) return false;
+  if (group.IsRing() || group.IsScaled()) return RunsMatch(context, group, list, view, n);
   const std::vector<int32_t>& bound =
       context.mirror->at(list.state->request).rows[group.id].entries;
   const auto wanted = static_cast<size_t>(n);
@@ -99,7 +136,9 @@ void Diagnose(Context& context, const Group& group, const List& list, const step
         finding->count = 0;
         SetValues(*finding, expected, shown);
         if (code == kTableMismatch) {
-          SetVictim(context, *finding, group, shown / group.ListEntriesPerBlock(),
+          SetVictim(context, *finding, group,
+                    group.table_unit == KVGUARD_UNIT_SLOT ? group.BlockOfSlot(shown)
+                                                          : shown / group.ListEntriesPerBlock(),
                     finding->request);
         }
       }

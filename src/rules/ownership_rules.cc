@@ -89,7 +89,7 @@ void JudgeForeignWrites(Context& context, const step::GroupPlanView& view, uint6
     tokens = std::min(tokens, context.layout().max_model_len - row.start);
   for (int64_t i = 0; i < tokens && victims <= kMostVictims; ++i) {
     const int64_t slot = view.slots[row.first_token + static_cast<uint64_t>(i)];
-    const bool real = slot >= 0 && slot < group.num_slots;
+    const bool real = group.IsSlot(slot);
     const int64_t block = real ? group.BlockOfSlot(slot) : KVGUARD_NONE;
     if (!real || block == null_block || slot == write_trash) {
       previous_block = KVGUARD_NONE;  // ends a run

@@ -144,7 +144,7 @@ class Judge {
   }
 
   void Foreign(uint64_t b, int64_t i, int64_t shown) {
-    if (rows_[b].foreign || shown < 0 || shown >= group_.num_slots) return;
+    if (rows_[b].foreign || !group_.IsSlot(shown)) return;
     const int64_t block = group_.BlockOfSlot(shown);
     if (block == context_.layout().PoolOf(group_).null_block) return;
     const mirror::Request& request = context_.mirror->at(RowOf(b).request);
@@ -170,7 +170,7 @@ class Judge {
     finding.group = group_.id;
     finding.pos = static_cast<int64_t>(index);
     SetValues(finding, context_.layout().pad_slot, slots_[index]);
-    if (slots_[index] >= 0 && slots_[index] < group_.num_slots)
+    if (group_.IsSlot(slots_[index]))
       SetVictim(context_, finding, group_, group_.BlockOfSlot(slots_[index]), 0);
   }
 

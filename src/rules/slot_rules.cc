@@ -53,8 +53,8 @@ bool BlockByBlock(const Context& context, const Group& group, const step::Ints& 
     if (block < 0 && group.cells) return false;
     if (block >= 0) {  // else ExpectedSlot gives kNotJudged
       const auto first = row.first_token + static_cast<uint64_t>(i);
-      if (MatchSlots(slots, first, static_cast<size_t>(n), block * block_size + offset) !=
-          static_cast<size_t>(n)) {
+      if (MatchSlots(slots, first, static_cast<size_t>(n),
+                     group.SlotOf(block, column * block_size + offset)) != static_cast<size_t>(n)) {
         return false;
       }
     }
@@ -115,7 +115,8 @@ bool IsThrownAway(const Context& context, const Group& group, int64_t slot) {
          (slot != KVGUARD_NONE && slot == context.layout().PoolOf(group).write_trash);
 }
 
-bool RingMatches(const Context& context, const Group& group, const step::Ints& slots,
+// Token by token: rings, and slots that are not one behind the other.
+bool EachMatches(const Context& context, const Group& group, const step::Ints& slots,
                  const RowState& row) {
   const mirror::Request& request = context.mirror->at(row.request);
   for (int64_t i = 0; i < row.num_tokens; ++i) {
@@ -133,7 +134,8 @@ bool RowMatches(const Context& context, const Group& group, const step::Ints& sl
                 const RowState& row) {
   if (!group.plain) {
     if (group.IsSharded()) return TokenByToken(context, group, slots, row);
-    if (group.IsRing()) return RingMatches(context, group, slots, row);
+    if (group.IsRing() || group.token_stride > 1) return EachMatches(context, group, slots, row);
+    if (group.IsScaled()) return BlockByBlock(context, group, slots, row);
   }
   return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
 }
@@ -167,7 +169,7 @@ void Diagnose(Context& context, uint64_t b, const Group& group, const step::Ints
       ++finding->count;
     }
     if (finding == nullptr || (code != kSlotMismatch && code != kSlotNotLocal)) continue;
-    if (finding->observed < 0 || finding->observed >= group.num_slots) continue;
+    if (!group.IsSlot(finding->observed)) continue;
     const int64_t block = group.BlockOfSlot(finding->observed);
     if (block != context.layout().PoolOf(group).null_block)
       SetVictim(context, *finding, group, block, request.key);
@@ -232,7 +234,7 @@ void JudgePads(Context& context, const step::GroupPlanView& group, uint64_t* jud
       finding.pos = static_cast<int64_t>(plan.num_tokens + good);
       SetValues(finding, pad, group.slots[plan.num_tokens + good]);
       const int64_t slot = finding.observed;
-      if (slot >= 0 && slot < g.num_slots) SetVictim(context, finding, g, g.BlockOfSlot(slot), 0);
+      if (g.IsSlot(slot)) SetVictim(context, finding, g, g.BlockOfSlot(slot), 0);
     }
     *judged += n;
   }
@@ -265,7 +267,7 @@ bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step:
         finding->pos = position;
         SetValues(*finding, expected, observed);
         finding->count = 0;
-        const bool real = observed >= 0 && observed < group.num_slots;
+        const bool real = group.IsSlot(observed);
         if (real && (code == kSlotMismatch || code == kSlotNotLocal))
           SetVictim(context, *finding, group, group.BlockOfSlot(observed), request.key);
       }
@@ -321,7 +323,7 @@ uint32_t CodeForSlot(const Context& context, const Group& group, int64_t slot, b
   if (slot == context.layout().pad_slot) return kSlotPad;
   const int64_t trash = context.layout().PoolOf(group).write_trash;
   if (trash != KVGUARD_NONE && slot == trash) return kSlotPad;
-  if (slot < 0 || slot >= group.num_slots) return kSlotOutOfRange;
+  if (!group.IsSlot(slot)) return kSlotOutOfRange;
   if (!here) return kSlotNotLocal;
   if (group.BlockOfSlot(slot) == context.layout().PoolOf(group).null_block) return kSlotNullBlock;
   return kSlotMismatch;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -146,11 +147,26 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
         "cannot judge: group %zu has placement %u; this version judges assigned placement (1)", i,
         group.placement);
   }
-  if (group.index_scale > 1 || group.token_stride > 1 || group.slot_base != 0) {
+  const int64_t scale = std::max<uint32_t>(1, group.index_scale);
+  const int64_t stride = std::max<uint32_t>(1, group.token_stride);
+  const bool scaled = scale > 1 || stride > 1 || group.slot_base != 0;
+  if (scaled && ((group.kind != KVGUARD_GROUP_FULL && !ring) || in.pcp_size > 1 ||
+                 (in.dcp_size > 1 && (group.flags & KVGUARD_GROUP_REPLICATED) == 0))) {
     return Unsupported(
-        "cannot judge: group %zu scales its slots (%u, %u, %lld); this version judges consecutive "
-        "slots",
+        "cannot judge: group %zu scales its slots (%u, %u, %lld); this version judges that in full "
+        "groups and rings, without context parallelism",
         i, group.index_scale, group.token_stride, static_cast<long long>(group.slot_base));
+  }
+  constexpr int64_t kMostSlots = int64_t{1} << 60;
+  const int64_t in_pool = layout.pools[group.pool].num_blocks * int64_t{group.block_size};
+  if (stride > scale || group.slot_base < -kMostSlots || group.slot_base > kMostSlots ||
+      in_pool > kMostSlots / scale) {
+    return Malformed(
+        "groups[%zu]: slots of %lld blocks scaled by %u with stride %u from %lld are not "
+        "plausible; "
+        "a stride beyond the scale makes blocks overlap",
+        i, static_cast<long long>(layout.pools[group.pool].num_blocks), group.index_scale,
+        group.token_stride, static_cast<long long>(group.slot_base));
   }
   uint32_t known = KVGUARD_GROUP_REPLICATED;
   if (group.encoding == KVGUARD_READ_TABLE || state) known |= KVGUARD_GROUP_PAD_ROWS_NULL;
@@ -196,8 +212,11 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   const geometry::Pool& pool = layout.pools[group.pool];
   out->on_host = pool.memory == 1;
-  out->plain = group.kind == KVGUARD_GROUP_FULL && !out->on_host && out->ranks == 1;
-  out->num_slots = pool.num_blocks * out->slots_per_block;
+  out->block_stride = out->slots_per_block * scale;
+  out->token_stride = stride;
+  out->slot_base = group.slot_base;
+  out->num_slots = pool.num_blocks * out->block_stride;
+  out->plain = group.kind == KVGUARD_GROUP_FULL && !out->on_host && out->ranks == 1 && !scaled;
   const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
   if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
     return Malformed("groups[%zu]: %lld kernel blocks do not fit an int32 table", i,

@@ -168,9 +168,26 @@ const Spoilt kSpoilt[] = {
     {"encoding 0", kBad, [](Engine& e) { e.groups[1].encoding = 0; }},
     {"chosen placement", kNew, [](Engine& e) { e.groups[1].placement = KVGUARD_PLACEMENT_CHOSEN; }},
     {"tables of slots", kNew, [](Engine& e) { e.groups[1].table_unit = KVGUARD_UNIT_SLOT; }},
-    {"scaled slots", kNew, [](Engine& e) { e.groups[1].index_scale = 2; }},
-    {"strided slots", kNew, [](Engine& e) { e.groups[1].token_stride = 2; }},
-    {"based slots", kNew, [](Engine& e) { e.groups[1].slot_base = 64; }},
+    {"slots whose stride makes blocks overlap", kBad,
+     [](Engine& e) { e.groups[1].token_stride = 2; }},
+    {"slots from beyond counting", kBad, [](Engine& e) { e.groups[1].slot_base = INT64_MIN; }},
+    {"slots scaled beyond counting", kBad,
+     [](Engine& e) {
+       e.groups[1].block_size = e.groups[1].kernel_block_size = 1u << 31;
+       e.groups[1].index_scale = UINT32_MAX;
+     }},
+    {"scaled slots of a window", kNew,
+     [](Engine& e) {
+       e.groups[1].kind = KVGUARD_GROUP_WINDOW;
+       e.groups[1].window = 64;
+       e.groups[1].index_scale = 2;
+     }},
+    {"based slots of a shard", kNew,
+     [](Engine& e) {
+       e.groups[1].slot_base = 64;
+       e.geometry.dcp_size = e.geometry.num_ranks = 2;
+       e.geometry.interleave = 1;
+     }},
     {"no slot mapping", kNew, [](Engine& e) { e.groups[1].flags = KVGUARD_GROUP_NO_SLOTS; }},
     {"unknown group flags", kNew, [](Engine& e) { e.groups[1].flags = 1u << 20; }},
     {"columns beyond counting", kBad, [](Engine& e) { e.groups[1].max_columns = UINT64_MAX; }},

@@ -29,6 +29,14 @@ ScenarioOptions Flat(bool sentinels = false) {
   return Lists(KVGUARD_READ_FLAT, KVGUARD_UNIT_SLOT, sentinels);
 }
 
+ScenarioOptions Scaled(uint32_t scale, uint32_t stride, int64_t base) {
+  ScenarioOptions options = Flat();
+  options.groups[0].index_scale = scale;
+  options.groups[0].token_stride = stride;
+  options.groups[0].slot_base = base;
+  return options;
+}
+
 // a of 6 tokens in blocks 1, 2 and b of 9 in 4, 5, 6 take a token each. edit: of the second step.
 std::function<void(Scenario&)> TwoRows(const Edit& edit = nullptr, bool lookahead = false) {
   return [=](Scenario& s) {
@@ -104,6 +112,24 @@ TEST(Lists, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
               s.Admit("a", {{1, 2}}).Admit("b", {{4}}).Schedule("a", 6).Schedule("b", 3);
               s.Step(Without);
             }}},
+          {"flat-of-scaled-slots", {Scaled(6, 1, 100), TwoRows([](ScenarioPlan& plan) {
+                                      EXPECT_EQ(Of(plan).slots, (Ints{150, 245}));
+                                    })}},
+          {"flat-of-strided-slots", {Scaled(3, 3, 0), TwoRows([](ScenarioPlan& plan) {
+                                       EXPECT_EQ(Of(plan).slots, (Ints{30, 75}));
+                                     })}},
+          {"scaled-slot-of-another-layer",
+           {Scaled(6, 1, 100), TwoRows([](ScenarioPlan& plan) { Of(plan).slots[0] += 4; })}},
+          {"scaled-slot-of-another-request",
+           {Scaled(6, 1, 100), TwoRows([](ScenarioPlan& plan) { Of(plan).slots[0] = 246; })}},
+          {"strided-slot-between-tokens",
+           {Scaled(3, 3, 0), TwoRows([](ScenarioPlan& plan) { ++Of(plan).slots[1]; })}},
+          {"scaled-slot-before-the-pool",
+           {Scaled(6, 1, 100), TwoRows([](ScenarioPlan& plan) { Of(plan).slots[0] = 99; })}},
+          {"scaled-list-not-scaled", {Scaled(6, 1, 100), TwoRows([](ScenarioPlan& plan) {
+                                        for (int64_t& slot : Of(plan).list)
+                                          slot = (slot - 100) / 24 * 4 + (slot - 100) % 24 + 100;
+                                      })}},
           {"csr-entry-of-another-request",
            {Csr(), TwoRows([](ScenarioPlan& plan) { Of(plan).list[1] = 5; })}},
           {"csr-two-entries-swapped", {Csr(), TwoRows([](ScenarioPlan& plan) {
@@ -173,6 +199,16 @@ TEST(Lists, ATableInTheirPlaceIsRefused) {
   Of(plan).starts.clear();
   EXPECT_EQ(s.Plan(plan), KVGUARD_ERROR_UNSUPPORTED);
   EXPECT_NE(s.error().find("group 0 reads by table"), std::string::npos) << s.error();
+}
+
+// The row's own block holds other layers beside: what is written there overwrites nobody else.
+TEST(Lists, AScaledSlotNamesWhomItOverwrites) {
+  Scenario s(Scaled(6, 1, 100));
+  s.Admit("a", {{1, 2}}).Admit("b", {{4, 5, 6}}).Schedule("a", 6).Schedule("b", 9).Step();
+  s.Schedule("a", 1).Schedule("b", 1).Step([](ScenarioPlan& plan) { Of(plan).slots[0] = 222; });
+  ASSERT_EQ(s.Codes(), (std::vector<uint32_t>{401, 602})) << s.Report();
+  EXPECT_EQ(s.Findings()[1].victim_block, 5);
+  EXPECT_EQ(s.Findings()[1].victim_first, 6);
 }
 
 // An entry that is wrong in one way and one that is wrong in another are two findings.
