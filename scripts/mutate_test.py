@@ -391,3 +391,11 @@ def test_a_process_that_does_not_end_is_out_of_time(monkeypatch, tmp_path, code,
     judges = Judges(tmp_path, tmp_path, sys.executable, 1)
     assert judges._run([Test("x", "", "", [])], 1, timeout=1)[0] == status
     assert [path.name for path in tmp_path.iterdir()] == ["build"]
+
+
+def test_a_test_that_is_gone_is_no_kill(tmp_path):
+    from mutation_run import Judges, Test
+
+    judges = Judges(tmp_path, tmp_path, sys.executable, 1)
+    with pytest.raises(RuntimeError, match="x is gone"):
+        judges._run([Test("x", "", "", [])], 1, timeout=1)

@@ -37,6 +37,7 @@ WALL = 10.0  # a process that waits for ever takes no processor time
 SLOWER = 10.0  # a mutant may take that many times what the original takes
 MEMORY = 4 << 30  # bytes in use; the address space cannot be bounded, since a test maps a huge pool
 GLANCE = 0.5  # seconds between two looks at a process's memory
+CANNOT_RUN = (126, 127)  # prlimit's, where it cannot start the test
 OUT_OF_MEMORY = -9  # as if the kernel had ended it
 SLOW_TEST = 0.05  # seconds; such tests come last, one process each ...
 SLOW_OWN_TEST = 0.5  # ... but those of the mutant's own room
@@ -286,6 +287,8 @@ class Judges:
                     os.killpg(process.pid, signal.SIGKILL)
             output.seek(0)
             text = output.read().decode(errors="replace")
+        if status in CANNOT_RUN and not executable.exists():
+            raise RuntimeError(f"{executable} is gone: what is judged without it is not judged")
         shutil.rmtree(scratch, ignore_errors=True)
         return None if status == -signal.SIGXCPU else status, text, seconds
 

@@ -177,6 +177,24 @@ TEST(PlanDetails, ASlotOfAnotherRankNamesWhoHoldsIt) {
   EXPECT_EQ(found[0].victim, s.Key("b"));
 }
 
+// A dummy pass may show no slots of a group; those that it shows are counted.
+TEST(PlanDetails, SlotsOfADummyPassAreCounted) {
+  for (const bool shown : {true, false}) {
+    Scenario s;
+    ScenarioPlan plan;
+    plan.pass = KVGUARD_PASS_DUMMY;
+    plan.query_start = {0};
+    plan.padded_tokens = 4;
+    plan.groups.resize(1);
+    plan.groups[0].slots = {-1, -1, -1, -1};
+    plan.groups[0].slots_present = shown;
+    plan.groups[0].table_present = false;
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    EXPECT_EQ(s.verdict().slots, shown ? 4u : 0u);
+    EXPECT_EQ(s.Report(), "");
+  }
+}
+
 // Of a row that is not known nothing is said, nor that it writes what another does.
 TEST(PlanDetails, AnUnknownRowWritesNothingTwice) {
   for (const bool known : {true, false}) {
