@@ -2,6 +2,7 @@
 // Details of draft passes and micro-batches: where the model ends, what is bound, who is named.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -200,7 +201,8 @@ TEST(PassDetails, TheEighthForeignRunIsToldWhole) {
   Scenario s;
   std::vector<int64_t> slots;
   for (int64_t i = 0; i < 9; ++i) {
-    s.Admit("b" + std::to_string(i), {{20 + i}}).Schedule("b" + std::to_string(i), 4);
+    const std::string name = {'b', static_cast<char>('0' + i)};
+    s.Admit(name, {{20 + i}}).Schedule(name, 4);
     slots.insert(slots.end(), {(20 + i) * 4, (20 + i) * 4 + 1});
   }
   s.Step();
@@ -211,6 +213,200 @@ TEST(PassDetails, TheEighthForeignRunIsToldWhole) {
   ASSERT_EQ(found.size(), 8u) << s.Report();
   for (const kvguard_finding& f : found) EXPECT_EQ(f.count, 2u);
   EXPECT_EQ(found[7].victim, s.Key("b7"));
+}
+
+// --- micro-batches ---
+
+// a has six tokens; `cuts` are those of its micro-batches.
+void Parts(Scenario& s, const std::vector<Cut>& cuts) {
+  s.Admit("a", {{1, 2}}).Schedule("a", 6).Begin();
+  const ScenarioPlan whole = s.RightPlan();
+  uint32_t index = 0;
+  for (const Cut& cut : cuts) s.Plan(MicroBatch(whole, index++, {cut}));
+  s.End();
+}
+
+TEST(PassDetails, AMicroBatchSaysWhatWasLeftForIt) {
+  Scenario s;
+  Parts(s, {{0, 0, 4}, {0, 1, 3}});
+  const kvguard_finding found = Only(s, rules::kQueryLengthMismatch);
+  EXPECT_EQ(found.expected, 2);
+  EXPECT_EQ(found.observed, 3);
+}
+
+TEST(PassDetails, WhatNoMicroBatchHadSaysHowMuchThereWas) {
+  Scenario s;
+  Parts(s, {{0, 0, 4}});
+  Expect(s, {{.code = rules::kMicroBatchMissing,
+              .request = "a",
+              .pos = 4,
+              .expected = 6,
+              .observed = 4}});
+}
+
+// Of a window, the first part of a row reads what the second does not: at each stage it is found
+// anew.
+TEST(PassDetails, WhatAPartReadsStaleIsFoundAtEachStage) {
+  ScenarioOptions options;
+  options.groups[0].kind = KVGUARD_GROUP_WINDOW;
+  options.groups[0].window = 2;
+  Scenario s(options);
+  s.Admit("a", {{1, 2}}).Schedule("a", 4).Step();
+  s.Admit("b", {{1}}).Schedule("a", 4).Begin();  // 0601: a still reads it
+  const ScenarioPlan whole = s.RightPlan();
+  for (const uint32_t stage : {KVGUARD_STAGE_PLANNED, KVGUARD_STAGE_FINAL}) {
+    for (const Cut& cut : {Cut{0, 0, 1}, Cut{0, 1, 3}}) {
+      ScenarioPlan part = MicroBatch(whole, static_cast<uint32_t>(cut.first), {cut});
+      part.stage = stage;
+      EXPECT_EQ(s.Plan(part), KVGUARD_OK) << s.error();
+    }
+  }
+  EXPECT_EQ(Count(s, rules::kReadStale), 2u) << s.Report();
+}
+
+// While a start is open a part is compared from its own first token on.
+TEST(PassDetails, APartWithAnOpenStartReadsItsOwnWindow) {
+  for (const size_t column : {size_t{1}, size_t{2}}) {
+    ScenarioOptions options;
+    options.groups[0].kind = KVGUARD_GROUP_WINDOW;
+    options.groups[0].window = 2;
+    options.max_drafts = 2;
+    options.engine_flags |= KVGUARD_ENGINE_ASYNC;
+    Scenario s(options);
+    s.Admit("a", {{1, 2, 3, 4}}).Schedule("a", 4).Step();
+    s.Schedule("a", 3, 2).Step();  // 5 to 7 tokens
+    s.Schedule("a", 4).Begin();
+    const ScenarioPlan whole = s.RightPlan();
+    s.Plan(
+        MicroBatch(whole, 0, {{0, 0, 2}}));  // 2 tokens, and none behind them: it reads from 8 on
+    ScenarioPlan part = MicroBatch(whole, 1, {{0, 2, 0}});
+    part.Table(0, 0, column) = 50;
+    EXPECT_EQ(s.Plan(part), KVGUARD_OK) << s.error();
+    EXPECT_EQ(Count(s, rules::kTableMismatch), column == 1 ? 0u : 1u) << s.Report();
+  }
+}
+
+// --- draft passes ---
+
+// A draft row without tokens has no length.
+TEST(PassDetails, ADraftRowWithoutTokensHasNoLength) {
+  for (const int64_t tokens : {0, 1}) {
+    Scenario s;
+    s.Admit("a", {{1, 2}}).Schedule("a", 4).Step();
+    s.Schedule("a", 1).Begin();
+    ScenarioPlan plan = s.RightPlan();
+    plan.pass = KVGUARD_PASS_DRAFT;
+    plan.seq_lens = {9};
+    if (tokens == 0) {
+      plan.query_start = {0, 0};
+      plan.positions = {};
+      plan.groups[0].slots = {};
+      plan.padded_tokens = 0;
+    }
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    EXPECT_EQ(Count(s, rules::kSeqLenMismatch), tokens == 0 ? 0u : 1u) << s.Report();
+  }
+}
+
+// After 5 tokens, a draft of index k stands k - 1 tokens further, or at the model's last.
+TEST(PassDetails, ADraftStandsBehindWhatIsValid) {
+  struct {
+    uint64_t model;
+    uint32_t index;
+    int64_t position;
+    int64_t expected;  // kNone: it is right
+  } const cases[] = {
+      {0, 1, 5, kNone}, {0, 2, 6, kNone},  {0, 3, 7, kNone}, {0, 2, 5, 6},
+      {0, 2, 7, 6},     {64, 2, 6, kNone}, {64, 2, 5, 6},    {6, 2, 5, kNone},
+      {6, 2, 6, 5},     {6, 3, 5, kNone},  {64, 1, 4, 5},    {64, 3, 900, 7},
+  };
+  for (const auto& c : cases) {
+    Scenario s(ModelOf(c.model));
+    s.Admit("a", {{1, 2}}).Schedule("a", 5).Begin();
+    const ScenarioPlan whole = s.RightPlan();
+    s.Plan(whole);
+    s.Plan(Draft(whole, c.index, {c.position}));
+    if (c.expected == kNone) {
+      EXPECT_EQ(Count(s, rules::kFrontierMismatch), 0u) << c.index << s.Report();
+      continue;
+    }
+    const kvguard_finding found = Only(s, rules::kFrontierMismatch);
+    EXPECT_EQ(found.pos, c.expected);
+    EXPECT_EQ(found.expected, c.expected);
+    EXPECT_EQ(found.observed, c.position);
+  }
+}
+
+// A model of one token: what follows it stands on it.
+TEST(PassDetails, ADraftOfAModelOfOneTokenStandsOnIt) {
+  Scenario s(ModelOf(1));
+  s.Admit("a", {{1}}).Schedule("a", 1).Begin();
+  const ScenarioPlan whole = s.RightPlan();
+  s.Plan(whole);
+  s.Plan(Draft(whole, 1, {0}));
+  EXPECT_EQ(s.Report(), "");
+}
+
+// --- cross-attention, host pools ---
+
+ScenarioOptions CrossOptions() {
+  ScenarioGroup cross;
+  cross.kind = KVGUARD_GROUP_CROSS;
+  ScenarioOptions options;
+  options.groups = {ScenarioGroup{}, cross};
+  options.engine_flags |= KVGUARD_ENGINE_ENCODER;
+  return options;
+}
+
+// Before the encoder's output is written a row has all of its tokens; afterwards all or none.
+TEST(PassDetails, ACrossPassSaysHowManyTokensItShouldHave) {
+  for (const bool again : {false, true}) {
+    Scenario s(CrossOptions());
+    s.Admit("a", {{1, 2}, {8, 9}}).Domain(KVGUARD_DOMAIN_ENCODER, 7, 0, 6).Schedule("a", 5);
+    if (again) {
+      s.Step([](ScenarioPlan& p) { p.groups[1].present = false; });
+      s.Schedule("a", 1);
+    }
+    s.Begin();
+    ScenarioPlan plan = Cross(s.RightPlan(), {6}, {true});
+    plan.query_start = {0, 3};
+    plan.positions.resize(3);
+    plan.groups[1].slots.resize(3);
+    plan.padded_tokens = 3;
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    const kvguard_finding found = Only(s, rules::kQueryLengthMismatch);
+    EXPECT_EQ(found.expected, again ? 0 : 6);
+    EXPECT_EQ(found.observed, 3);
+  }
+}
+
+// A cross-attention pass says nothing of other groups, no other pass of cross-attention, and no
+// pass of what lies on the host.
+TEST(PassDetails, APassSaysNothingOfGroupsItDoesNotRun) {
+  for (const bool host : {true, false}) {
+    ScenarioOptions options = CrossOptions();
+    if (host) {
+      options.groups[1] = ScenarioGroup{};
+      options.groups[1].pool = 1;
+      options.groups[1].host = true;
+    }
+    Scenario s(options);
+    s.Admit("a", {{1, 2}, {8, 9}});
+    if (!host) s.Domain(KVGUARD_DOMAIN_ENCODER, 7, 0, 6);
+    s.Schedule("a", 5).Begin();
+    ScenarioPlan plan = s.RightPlan();
+    plan.Table(1, 0, 0) = 50;
+    plan.groups[1].slots[0] = 200;
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    EXPECT_EQ(s.Report(), "");
+    if (host) continue;
+    plan = Cross(s.RightPlan(), {6}, {true});
+    plan.groups[0].present = true;
+    plan.groups[0].slots = {200, 201, 202, 203, 204, 205};
+    plan.Table(0, 0, 0) = 50;
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    EXPECT_EQ(s.Report(), "");
+  }
 }
 
 }  // namespace
