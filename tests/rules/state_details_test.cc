@@ -84,6 +84,14 @@ std::vector<TableCase> TableCases() {
       {"comes from the last draft", drafts(5, 0), 1, 0, {2, 3}},
       {"comes from the first draft", drafts(5, 1), 1, 0, {1, 2}},
       {"comes from where it leaves its last draft", drafts(5, 1), 1, 1, {1, 2}},
+      {"from the first token on again",
+       [](Scenario& s) {
+         s.Admit("a", {kBlocks, {31, 32, 33, 34, 35}}).Schedule("a", 2, 2).Step();
+         s.Outcome(s.step(), "a", 0, 2);
+       },
+       5,
+       0,
+       {1}},
       {"from the first token on",
        [](Scenario& s) { s.Admit("a", {kBlocks, {31, 32, 33}}); },
        6,
