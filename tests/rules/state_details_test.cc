@@ -151,18 +151,29 @@ TEST(StateDetails, OfAnOpenStartNoEntryCounts) {
   EXPECT_EQ(s.verdict().entries, entries);
 }
 
-TEST(StateDetails, OfAPartOfARowNoEntryCounts) {
+// The first part of a row is compared in the place of its start, the last in what it leaves.
+TEST(StateDetails, OfAPartOfARowItsOwnEndCounts) {
   Scenario s(Tables());
-  s.Admit("a", {kBlocks, {31, 32, 33, 34, 35}}).Schedule("a", 6).Begin();
+  s.Admit("a", {kBlocks, {31, 32, 33, 34, 35}}).Schedule("a", 4).Step();
+  s.Schedule("a", 6).Begin();
   const ScenarioPlan whole = s.RightPlan();
   uint32_t index = 0;
-  for (const Cut& cut : {Cut{0, 0, 4}, Cut{0, 4, 2}}) {
+  for (const Cut& cut : {Cut{0, 0, 2}, Cut{0, 2, 3}, Cut{0, 5, 1}}) {
+    const uint64_t entries = s.verdict().entries;
+    const size_t found = s.Findings().size();
     ScenarioPlan part = MicroBatch(whole, index++, {cut});
+    part.groups[0].table_present = false;
     part.groups[1].slots_present = false;
     for (size_t column = 0; column < 5; ++column) part.Table(1, 0, column) = 50;
     EXPECT_EQ(s.Plan(part), KVGUARD_OK) << s.error();
+    const auto all = s.Findings();
+    EXPECT_EQ(s.verdict().entries - entries, cut.first == 2 ? 0u : 1u);
+    ASSERT_EQ(all.size() - found, cut.first == 2 ? 0u : 1u) << s.Report();
+    if (cut.first == 2) continue;
+    EXPECT_EQ(all.back().code, rules::kTableMismatch);
+    EXPECT_EQ(all.back().pos, cut.first == 0 ? 0 : 2);
+    EXPECT_EQ(all.back().count, 1u);
   }
-  EXPECT_EQ(Count(s, rules::kTableMismatch), 0u) << s.Report();
 }
 
 // --- sources ---
@@ -426,13 +437,14 @@ TEST(StateDetails, OnlyRowsWithARequestTokensAndAStartHaveStates) {
   }
 }
 
-// States are judged of whole rows.
-TEST(StateDetails, OfAPartOfARowNoStateCounts) {
+// A part of a row is judged by what it starts from if it is the first, by what it leaves if it is
+// the last.
+TEST(StateDetails, OfAPartOfARowItsOwnStateCounts) {
   Scenario s(States(KVGUARD_STATE_NONE));
   s.Admit("a", {{1, 2}, {31, 32, 33}}).Schedule("a", 6).Begin();
   const ScenarioPlan whole = s.RightPlan();
   uint32_t index = 0;
-  for (const Cut& cut : {Cut{0, 0, 4}, Cut{0, 4, 2}}) {
+  for (const Cut& cut : {Cut{0, 0, 2}, Cut{0, 2, 3}, Cut{0, 5, 1}}) {
     ScenarioPlan part = MicroBatch(whole, index++, {cut});
     part.groups[1].slots_present = false;
     part.groups[1].table_present = false;
@@ -440,9 +452,10 @@ TEST(StateDetails, OfAPartOfARowNoStateCounts) {
     part.groups[1].out = {50};
     part.groups[1].init = {0};
     EXPECT_EQ(s.Plan(part), KVGUARD_OK) << s.error();
+    EXPECT_EQ(Count(s, rules::kStateUninitialised), 1u) << s.Report();
+    EXPECT_EQ(Count(s, rules::kStateTargetMismatch), cut.first == 5 ? 1u : 0u) << s.Report();
   }
-  EXPECT_EQ(Count(s, rules::kStateTargetMismatch), 0u) << s.Report();
-  EXPECT_EQ(Count(s, rules::kStateUninitialised), 0u) << s.Report();
+  EXPECT_EQ(Only(s, rules::kStateTargetMismatch).pos, 6);
 }
 
 }  // namespace
