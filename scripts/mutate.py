@@ -290,9 +290,11 @@ def page(
         "How much the tests notice. Each mutant is one small change of `src/geometry`, `src/rules` "
         "or `src/mirror`: a comparison with another boundary or its opposite, another arithmetic "
         "or logical operator, the opposite of a condition or of a returned truth value, a constant "
-        "that is off by one, a statement that is gone. A mutant is killed if a test fails, or a "
-        "generated program is judged otherwise than by the oracle (`oracle/`). `make mutate` runs "
-        "them and goes on where it ended; `tests/mutation/survivors_*.toml` hold the reasons.",
+        "that is off by one, a statement that is gone. A mutant is killed if a test fails, a "
+        "generated program is judged otherwise than by the oracle (`oracle/`), or a record of the "
+        "benchmark costs more instructions than `bench/check_instructions.py` lets pass. `make "
+        "mutate` runs them and goes on where it ended; `tests/mutation/survivors_*.toml` hold the "
+        "reasons.",
         "",
         "A mutant that changes nothing that can be observed is no evidence about tests. So the "
         "score is killed / (mutants - harmless), where *harmless* are the survivors with a reason "

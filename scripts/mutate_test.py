@@ -363,14 +363,15 @@ def test_the_quick_tests_of_the_room_come_first():
     own = Test("a/kvguard_rules_test", "1", "A.B", [], 0.4)
     quick = Test("b/kvguard_traps_test", "2", "C.D", [], 0.01)
     program = Test("c/kvguard_programs", "3", "healthy", [], 1.0)
+    cost = Test("kvguard_plan_bench", "4", "decode", [], 0.1)
 
     def order(room):
-        made = batches([slow, quick, own, program], room)
+        made = batches([slow, quick, own, cost, program], room)
         return [(batch.stage.split()[0], batch.tests[0].name) for batch in made]
 
-    others = [("programs", "healthy"), ("slow", "A.Slow")]
+    others = [("programs", "healthy"), ("cost", "decode"), ("slow", "A.Slow")]
     assert order("rules") == [("quick", "A.B"), ("quick", "C.D"), *others]
-    assert order("mirror") == [("quick", "C.D"), others[0], ("slow", "A.B"), others[1]]
+    assert order("mirror") == [("quick", "C.D"), *others[:2], ("slow", "A.B"), others[2]]
     listed = "Running main() from x\nA.\n  B\n  DISABLED_C\nP/D.\n  E/0  # GetParam() = 1\n"
     assert gtest_names(listed) == ["A.B", "P/D.E/0"]
 
@@ -391,3 +392,30 @@ def test_a_process_that_does_not_end_is_out_of_time(monkeypatch, tmp_path, code,
     judges = Judges(tmp_path, tmp_path, sys.executable, 1)
     assert judges._run([Test("x", "", "", [])], 1, timeout=1)[0] == status
     assert [path.name for path in tmp_path.iterdir()] == ["build"]
+
+
+def test_a_test_that_is_gone_is_no_kill(tmp_path):
+    from mutation_run import Judges, Test
+
+    judges = Judges(tmp_path, tmp_path, sys.executable, 1)
+    with pytest.raises(RuntimeError, match="x is gone"):
+        judges._run([Test("x", "", "", [])], 1, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "begin", "grew"),
+    [(1000, 100, False), (1049, 124, False), (1060, 100, True), (900, 126, True)],
+)
+def test_what_costs_more_than_the_benchmark_lets_pass_is_noticed(plan, begin, grew):
+    from mutation_cost import Costs
+
+    def dump(steps, *costs):
+        names = ("kvguard_bench_plan", "kvguard_bench_begin")
+        return "".join(
+            f"fn=({i}) {name}\n12 {steps * cost}\n"
+            for i, (name, cost) in enumerate(zip(names, costs, strict=True))
+        )
+
+    costs = Costs()
+    costs.learn("decode", 4, dump(4, 1000, 100))
+    assert costs.grew("decode", 4, dump(4, plan, begin)) == grew

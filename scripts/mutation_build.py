@@ -155,7 +155,8 @@ class Work:
             text=True,
             check=True,
         ).stdout
-        names = re.findall(r"^(kvguard_\w+_(?:test|fuzz)|kvguard_programs): phony$", listed, re.M)
+        wanted = r"^(kvguard_\w+_(?:test|fuzz)|kvguard_programs|kvguard_plan_bench): phony$"
+        names = re.findall(wanted, listed, re.M)
         return sorted(set(names))
 
     def _compile(self) -> str | None:

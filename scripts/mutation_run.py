@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judges of a mutant: the C++ tests that come by its place, then generated programs.
+"""The judges of a mutant: the C++ tests that come by its place, generated programs, the benchmark.
 
-A test is a GoogleTest case, or an executable that is no GoogleTest (the replayed fuzz targets). The
-last judge is the oracle: `kvguard_programs --jsonl` of the original has been compared with it, so a
-mutant whose output differs is shown to it, for the programs where it differs.
+A test is a GoogleTest case, or an executable that is no GoogleTest (the replayed fuzz targets).
+`kvguard_programs --jsonl` of the original has been compared with the oracle, so a mutant whose
+output differs is shown to it, for the programs where it differs. A mutant that costs more
+instructions than bench/check_instructions.py lets pass is killed too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mutation_cost import BENCH, SCENARIOS, Costs, available
+
 KILLED, TIMED_OUT, SURVIVED, UNREACHED, IMPOSSIBLE = (
     "killed",
     "timed out",
@@ -31,28 +34,46 @@ KILLED, TIMED_OUT, SURVIVED, UNREACHED, IMPOSSIBLE = (
     "unreached",
     "impossible",  # the types at that place have no such operator
 )
-STAGES = ("quick tests", "programs", "slow tests")  # what a mutant must survive, in this order
+STAGES = (
+    "quick tests",
+    "programs",
+    "cost",
+    "slow tests",
+)  # what a mutant must survive, in this order
 MIN_TIMEOUT = 5.0  # processor seconds
 WALL = 10.0  # a process that waits for ever takes no processor time
 SLOWER = 10.0  # a mutant may take that many times what the original takes
 MEMORY = 4 << 30  # bytes in use; the address space cannot be bounded, since a test maps a huge pool
 GLANCE = 0.5  # seconds between two looks at a process's memory
+CANNOT_RUN = (126, 127)  # prlimit's, where it cannot start the test
 OUT_OF_MEMORY = -9  # as if the kernel had ended it
 SLOW_TEST = 0.05  # seconds; such tests come last, one process each ...
 SLOW_OWN_TEST = 0.5  # ... but those of the mutant's own room
-_ALL = ("--features", "full,window,chunked,zero,copy,transfer,content,dcp")
+_PLAIN = ("--features", "full,window,chunked,zero,copy,transfer,content,dcp")
+_EVERY = ("--features", f"{_PLAIN[1]},state,cross,draft-pass,micro-batch")
+_STATES = ("--features", "full,state,content")
+_PREFILL = ("--features", "full,dcp,pcp")
 # What scripts/check_belief.sh runs, in small.
 CAMPAIGNS = {
     "healthy programs": ["--healthy", "--first", "5000000", "--count", "30"],
-    "healthy programs, all features": [
-        *("--healthy", "--first", "6000000", "--count", "30", *_ALL)
+    "healthy programs, every layout": [
+        *("--healthy", "--first", "6000000", "--count", "30", *_EVERY)
+    ],
+    "healthy programs, prefill context parallel": [
+        *("--healthy", "--first", "9000000", "--count", "30", *_PREFILL)
     ],
 }
 ORACLE = {
-    "oracle: a few": ["--jsonl", "--mutate", "--first", "7000000", "--count", "40", *_ALL],
+    "oracle: a few": ["--jsonl", "--mutate", "--first", "7000000", "--count", "40", *_PLAIN],
     "oracle: one fault in each": ["--jsonl", "--mutate", "--first", "2000000", "--count", "120"],
-    "oracle: one fault in each, all features": [
-        *("--jsonl", "--mutate", "--first", "4000000", "--count", "300", *_ALL)
+    "oracle: one fault in each, prefill context parallel": [
+        *("--jsonl", "--mutate", "--first", "8000000", "--count", "100", *_PREFILL)
+    ],
+    "oracle: one fault in each, recurrent states": [
+        *("--jsonl", "--mutate", "--first", "7000000", "--count", "100", *_STATES)
+    ],
+    "oracle: one fault in each, every layout": [
+        *("--jsonl", "--mutate", "--first", "4000000", "--count", "300", *_EVERY)
     ],
 }
 
@@ -102,6 +123,7 @@ class Judges:
         self.tests: list[Test] = []
         self.campaigns: list[Test] = []
         self._answers: dict[str, list[str]] = {}  # oracle campaign -> programs of the original
+        self._costs = Costs()
 
     # ---- what there is, and what it comes by
 
@@ -110,7 +132,7 @@ class Judges:
         executables = sorted(
             path
             for path in self._build.rglob("kvguard_*")
-            if path.is_file() and re.search(r"_(test|fuzz)$|kvguard_programs$", path.name)
+            if path.is_file() and re.search(rf"_(test|fuzz)$|kvguard_programs$|{BENCH}$", path.name)
         )
         kept_path = self._folder / "survey.json"
         kept = json.loads(kept_path.read_text(encoding="utf-8")) if kept_path.exists() else {}
@@ -119,6 +141,8 @@ class Judges:
             data = path.read_bytes()
             if path.name == "kvguard_programs":
                 data += json.dumps([CAMPAIGNS, ORACLE]).encode()
+            if path.name == BENCH:
+                data += json.dumps([SCENARIOS, available()]).encode()
             digest = hashlib.sha256(data).hexdigest()[:12]
             known = kept.get(digest)
             if known is None:
@@ -137,12 +161,18 @@ class Judges:
         for test in self.campaigns:
             if test.name in ORACLE:
                 self._answers[test.name] = self._agreed(test, say)
+        for test in self.tests:
+            if test.name in SCENARIOS:
+                self._costs.learn(test.name, *self._counted(test, 0)[1:])
 
     def _cases(self, path: Path) -> list[Test]:
         executable = str(path.relative_to(self._build))
         if path.name == "kvguard_programs":
             both = {**CAMPAIGNS, **ORACLE}
             return [Test(executable, "", name, arguments) for name, arguments in both.items()]
+        if path.name == BENCH:
+            wanted = SCENARIOS if available() else {}
+            return [Test(executable, "", name, arguments) for name, arguments in wanted.items()]
         if path.name.endswith("_fuzz"):
             room = next(self._root.glob(f"src/*/{path.name.removeprefix('kvguard_')}.cc")).parent
             corpus = room / "corpus" / path.name.removeprefix("kvguard_").removesuffix("_fuzz")
@@ -202,8 +232,15 @@ class Judges:
         started = time.monotonic()
         verdict = None
         for batch in some:
-            asked = batch.tests[0].name in ORACLE
-            verdict = (self._ask_oracle if asked else self._run_batch)(batch.tests, mutant)
+            name = batch.tests[0].name
+            ask = (
+                self._ask_oracle
+                if name in ORACLE
+                else self._weigh
+                if name in SCENARIOS
+                else self._run_batch
+            )
+            verdict = ask(batch.tests, mutant)
             if verdict:
                 break
         status, by = verdict or (SURVIVED, "")
@@ -235,6 +272,25 @@ class Judges:
             return KILLED, test.name
         return None
 
+    def _weigh(self, batch: list[Test], mutant: int) -> tuple[str, str] | None:
+        test = batch[0]
+        status, steps, dump = self._counted(test, mutant)
+        if status is None:
+            return TIMED_OUT, test.name
+        if status != 0 or self._costs.grew(test.name, steps, dump):
+            return KILLED, test.name
+        return None
+
+    def _counted(self, test: Test, mutant: int) -> tuple[int | None, int, str]:
+        """Exit status, steps, and what callgrind counted in them."""
+        descriptor, out = tempfile.mkstemp(dir=self._folder)
+        os.close(descriptor)
+        status, output, _ = self._run([test], mutant, under=self._costs.command(out))
+        dump = Path(out).read_text(encoding="utf-8")
+        os.unlink(out)
+        steps = re.search(r"^\d+$", output, re.M)
+        return status, int(steps[0]) if steps else 1, dump
+
     def _oracle_agrees(self, programs: Iterable[str]) -> bool:
         done = subprocess.run(
             [self._python, self._root / "oracle/differential.py", "--jobs", "1"],
@@ -253,6 +309,7 @@ class Judges:
         mutant: int,
         timeout: float | None = None,
         hits: str = "",
+        under: Iterable[str] = (),
     ) -> tuple[int | None, str, float]:
         """Exit status (None: out of time), output and processor seconds of tests of one executable.
         timeout: in processor seconds, so that a busy machine kills no mutant."""
@@ -260,7 +317,7 @@ class Judges:
             timeout = max(MIN_TIMEOUT, SLOWER * sum(test.seconds for test in batch))
         executable = self._build / batch[0].executable
         limit = f"--cpu={round(timeout)}:{round(timeout) + 5}"  # SIGXCPU, then SIGKILL
-        command = ["prlimit", limit, str(executable), *batch[0].arguments]
+        command = ["prlimit", limit, *under, str(executable), *batch[0].arguments]
         if executable.name.endswith("_test"):
             names = ":".join(test.name for test in batch)
             command += [f"--gtest_filter={names}", "--gtest_fail_fast", "--gtest_brief=1"]
@@ -286,6 +343,8 @@ class Judges:
                     os.killpg(process.pid, signal.SIGKILL)
             output.seek(0)
             text = output.read().decode(errors="replace")
+        if status in CANNOT_RUN and not executable.exists():
+            raise RuntimeError(f"{executable} is gone: what is judged without it is not judged")
         shutil.rmtree(scratch, ignore_errors=True)
         return None if status == -signal.SIGXCPU else status, text, seconds
 
@@ -342,15 +401,17 @@ def split_programs(output: str) -> list[str]:
 
 
 def batches(tests: list[Test], room: str) -> list[Batch]:
-    """Processes to run: the quick tests by executable, the room's own first; each program and each
-    slow test apart, so that a killer need not wait for the others."""
+    """Processes to run: the quick tests by executable, the room's own first; each program, cost
+    and slow test apart, so that a killer need not wait for the others."""
     own = f"kvguard_{room}_test"
     quick: dict[str, Batch] = {}
-    programs, slow = [], []
+    programs, costs, slow = [], [], []
     for test in sorted(tests, key=lambda test: test.seconds):
         name = Path(test.executable).name
         if name == "kvguard_programs":
             programs.append(Batch("programs", [test]))
+        elif name == BENCH:
+            costs.append(Batch("cost", [test]))
         elif test.seconds >= (SLOW_OWN_TEST if name == own else SLOW_TEST):
             slow.append(Batch("slow tests", [test]))
         else:
@@ -359,4 +420,4 @@ def batches(tests: list[Test], room: str) -> list[Batch]:
     def rank(batch: Batch) -> tuple[bool, float]:
         return Path(batch.tests[0].executable).name != own, sum(t.seconds for t in batch.tests)
 
-    return [*sorted(quick.values(), key=rank), *programs, *slow]
+    return [*sorted(quick.values(), key=rank), *programs, *costs, *slow]

@@ -359,5 +359,121 @@ TEST(Equal, Avx2KernelsWereCompared) {
   EXPECT_STREQ(Avx2EqualKernels()->name, "avx2");
 }
 
+// A kernel reads vectors of `lanes` elements, four at a time. Each of these arrays would be right
+// if it read the kth of them `step` elements apart, or expected them to begin that far apart: what
+// stands before an array, and a run whose pieces jump, say nothing.
+template <typename T>
+void TryDisplaced(size_t lanes) {
+  const auto width = static_cast<int64_t>(lanes);
+  const auto want = [](int64_t place) { return static_cast<T>(100 + place); };
+  std::vector<int32_t> row(16 * lanes, -7);
+  for (size_t i = 0; i < 8 * lanes; ++i) row[8 * lanes + i] = static_cast<int32_t>(100 + i);
+  for (const int64_t step : {-width, width - 1, width + 1}) {
+    for (const bool reads : {true, false}) {
+      std::vector<T> slots(16 * lanes, -7);
+      std::vector<T> values(16 * lanes, -7);
+      std::vector<int32_t> other(16 * lanes, -7);
+      T* run = slots.data() + 8 * lanes;
+      for (int64_t k = 3; k >= 0; --k) {
+        for (int64_t j = 0; j < width; ++j) {
+          const int64_t at = k * (reads ? step : width) + j;
+          run[at] = want(k * (reads ? width : step) + j);
+          other[8 * lanes + static_cast<size_t>(at)] = static_cast<int32_t>(run[at]);
+          values[8 * lanes + static_cast<size_t>(at)] = 5;
+        }
+      }
+      const T* value = values.data() + 8 * lanes;
+      const int32_t* a = row.data() + 8 * lanes;
+      const int32_t* b = other.data() + 8 * lanes;
+      const std::vector<T> right(a, a + 8 * lanes);
+      const size_t n = 4 * lanes;
+      for (const EqualKernels* set : Kernels()) {
+        if constexpr (sizeof(T) == 8) {
+          EXPECT_EQ(set->run64(run, n, 100), RunByDefinition(run, n, 100)) << set->name << step;
+          EXPECT_EQ(set->value64(value, n, 5), ValueByDefinition(value, n, 5)) << set->name << step;
+          EXPECT_EQ(set->equal64(run, a, n), EqualByDefinition(run, a, n)) << set->name << step;
+          EXPECT_EQ(set->equal64(right.data(), b, n), EqualByDefinition(right.data(), b, n));
+        } else {
+          EXPECT_EQ(set->run32(run, n, 100), RunByDefinition(run, n, 100)) << set->name << step;
+          EXPECT_EQ(set->value32(value, n, 5), ValueByDefinition(value, n, 5)) << set->name << step;
+          EXPECT_EQ(set->equal32(run, a, n), EqualByDefinition(run, a, n)) << set->name << step;
+          EXPECT_EQ(set->equal32(a, b, n), EqualByDefinition(a, b, n)) << set->name << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(Equal, VectorsAreReadWhereTheyStand) {
+  for (const size_t lanes : {4, 8}) {
+    TryDisplaced<int64_t>(lanes);
+    TryDisplaced<int32_t>(lanes);
+  }
+}
+
+// Three blocks of a row in the middle of an array, which `change` makes wrong: value(i) of the ith.
+template <typename Change>
+void TryBlocks(const Change& change) {
+  for (const size_t per_entry : {16, 32, 48}) {
+    const std::vector<int32_t> entries = {40, 7, 300};
+    const size_t n = 3 * per_entry;
+    std::vector<int64_t> storage(3 * n, -7);
+    int64_t* slots = storage.data() + n;
+    const auto right = [&](size_t i) {
+      return int64_t{entries[i / per_entry]} * static_cast<int64_t>(per_entry) +
+             static_cast<int64_t>(i % per_entry);
+    };
+    for (size_t i = 0; i < n; ++i) slots[i] = right(i);
+    change(slots, per_entry, right);
+    for (const EqualKernels* set : Kernels()) {
+      ASSERT_EQ(set->blocks64(slots, n, entries.data(), 0, per_entry),
+                BlocksByDefinition(slots, n, entries.data(), 0, per_entry))
+          << set->name << " " << per_entry;
+    }
+  }
+}
+
+// Each of these rows would be right if a vector's places, the pieces of a block or the block itself
+// were expected elsewhere.
+TEST(Equal, BlocksAreExpectedWhereTheyStand) {
+  for (const int64_t by : {-1, 1}) {
+    for (size_t lane = 0; lane < 4; ++lane) {
+      TryBlocks([&](int64_t* slots, size_t per_entry, const auto&) {
+        for (size_t i = lane; i < 3 * per_entry; i += 4) slots[i] += by;
+      });
+    }
+    TryBlocks([&](int64_t* slots, size_t per_entry, const auto&) {
+      for (size_t i = 0; i < 3 * per_entry; ++i)
+        slots[i] += 4 * by * static_cast<int64_t>(i % per_entry / 16);
+    });
+    TryBlocks([&](int64_t* slots, size_t per_entry, const auto& right) {
+      for (size_t i = 3 * per_entry; i-- > 0;) {  // pieces one further apart, or one closer
+        const size_t at = i + i % per_entry / 16 * static_cast<size_t>(by > 0 ? 1 : 0) -
+                          i % per_entry / 16 * static_cast<size_t>(by < 0 ? 1 : 0);
+        slots[at] = right(i);
+      }
+    });
+  }
+  TryBlocks([](int64_t* slots, size_t per_entry, const auto&) {
+    for (size_t i = 0; i < 3 * per_entry; ++i)
+      slots[i] -= static_cast<int64_t>(i % per_entry / 16 * 16);
+  });
+  TryBlocks([](int64_t* slots, size_t per_entry, const auto& right) {
+    for (size_t i = 0; i < 3 * per_entry; ++i) slots[i + 1] = right(i);
+    slots[0] = -7;
+  });
+  TryBlocks([](int64_t* slots, size_t per_entry, const auto&) {
+    for (size_t i = 0; i < per_entry; ++i)
+      slots[i] = 40 / static_cast<int64_t>(per_entry) + static_cast<int64_t>(i);
+  });
+  TryBlocks([](int64_t* slots, size_t per_entry, const auto& right) {
+    for (size_t i = 0; i < per_entry; ++i) {
+      *(slots - per_entry + i) = right(per_entry + i);
+      *(slots - 2 * per_entry + i) = right(2 * per_entry + i);
+      slots[per_entry + i] = slots[2 * per_entry + i] = -7;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kvguard::geometry

@@ -2,6 +2,7 @@
 #include "geometry/layout.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -48,6 +49,24 @@ TEST(Layout, AChunkIsReadFromItsBeginning) {
     EXPECT_EQ(group.FirstNeeded(position), position - position % 8);
   group.kind = KVGUARD_GROUP_FULL;
   EXPECT_EQ(group.FirstNeeded(30), 0);
+}
+
+// A row of states goes on from the state of all tokens before it.
+TEST(Layout, OfStatesTheLastIsNeeded) {
+  Group group;
+  group.kind = KVGUARD_GROUP_STATE;
+  group.block_size = 1;
+  for (const uint32_t mode : {KVGUARD_STATE_ALL, KVGUARD_STATE_ALIGN}) {
+    group.state_mode = mode;
+    EXPECT_TRUE(group.Forgets());
+    for (const auto& [position, first] : {std::pair{0, 0}, {1, 0}, {2, 1}, {9, 8}}) {
+      EXPECT_EQ(group.FirstNeeded(position), first) << position;
+      EXPECT_EQ(group.FirstNeededColumn(position), first) << position;
+    }
+  }
+  group.state_mode = KVGUARD_STATE_NONE;
+  EXPECT_FALSE(group.Forgets());
+  EXPECT_EQ(group.FirstNeeded(9), 0);
 }
 
 // Positions are dealt out in runs of `interleave`, rank by rank; each rank's slots are dense, in

@@ -58,6 +58,22 @@ class Details : public testing::Test {
   Mirror mirror_;
 };
 
+// --- states ---
+
+// After a step that may have stopped anywhere nothing is known of where it ended.
+TEST_F(Details, AnAbandonedStepForgetsWhereItsStatesEnd) {
+  layout_.has_states = true;
+  for (const bool abandoned : {false, true}) {
+    const uint64_t key = abandoned ? 2 : 1;
+    Admit(key, 4);
+    mirror_.BeginStep(2);
+    Schedule(key, 4, 3, 2);
+    mirror_.EndStep(2, true, abandoned);
+    EXPECT_EQ(Get(key).states_end, abandoned ? int64_t{KVGUARD_NONE} : 7);
+    EXPECT_EQ(Get(key).states_drafts, abandoned ? 0 : 2);
+  }
+}
+
 // --- outcomes ---
 
 TEST_F(Details, AnOutcomeMovesItsOwnStepAlone) {

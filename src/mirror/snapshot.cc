@@ -308,7 +308,9 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
   };
   for (const BlockStore& pool : blocks_) {
     uint32_t used = 0;
-    pool.ForEach([&](size_t, const Block& block) { used += told(block); });
+    pool.ForEach([&](size_t, const Block& block) {
+      if (told(block)) ++used;
+    });
     writer.Put(used);
     pool.ForEach([&](size_t i, const Block& block) {
       if (!told(block)) return;
@@ -428,8 +430,6 @@ step::Status Mirror::Restore(std::string_view bytes) {
   }
   Mirror fresh;
   fresh.Init(layout_, history_steps_, history_bytes_);
-  fresh.serial_ = serial_;
-  fresh.plan_serial_ = plan_serial_;
   uint32_t num_requests = 0;
   if (!reader.Count(&num_requests, sizeof(uint64_t))) return damaged();
   for (uint32_t i = 0; i < num_requests; ++i) {

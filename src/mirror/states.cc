@@ -9,7 +9,6 @@ namespace kvguard::mirror {
 int64_t Mirror::PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens) {
   if (tokens <= 0) return KVGUARD_NONE;
   if (group.state_mode == KVGUARD_STATE_ALL) return group.StateColumn(tokens);
-  if (request.states_end <= 0) return KVGUARD_NONE;
   const int64_t origin = request.states_end - request.states_drafts;
   if (tokens < origin || tokens > request.states_end) return KVGUARD_NONE;
   // Each accepted draft has left its state one column further.
@@ -25,7 +24,6 @@ int64_t Mirror::StoreOf(const Request& request, const geometry::Group& group, in
 }
 
 bool Mirror::MayBePlace(const Request& request, const geometry::Group& group, int64_t column) {
-  if (request.states_end <= 0) return false;
   const int64_t stored = (column + 1) * group.block_size;
   if (stored >= request.frontier.valid_low && stored <= request.frontier.valid_high &&
       StoreOf(request, group, stored) == column) {
@@ -57,9 +55,7 @@ void Mirror::StatesWritten(Request* request, bool abandoned) {
       const int64_t first =
           std::max(request->start_low, request->states_end - request->states_drafts);
       for (int64_t s = first; s <= std::min(request->start_high, request->states_end); ++s) {
-        const int64_t place = PlaceOf(*request, group, s);
-        if (place >= bound) break;
-        if ((s / size + 1) * size < s + request->num_tokens) set(place, 0);
+        if ((s / size + 1) * size < s + request->num_tokens) set(PlaceOf(*request, group, s), 0);
       }
     }
     const bool all = group.state_mode == KVGUARD_STATE_ALL;

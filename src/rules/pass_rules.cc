@@ -38,7 +38,6 @@ void PlaceMicroBatch(Context& context, uint64_t b, Request& request, RowState* r
   row->has_first = taken == 0 && row->num_tokens > 0;
   row->has_last = row->num_tokens > 0 && taken + row->num_tokens == request.num_tokens;
   if (row->start != KVGUARD_NONE) row->start = row->seen_start = row->start + taken;
-  if (!row->tokens_usable) return;
   if (taken + row->num_tokens > request.num_tokens) {
     LengthMismatch(context, b, request.num_tokens - taken, row->num_tokens);
   } else {
@@ -92,7 +91,6 @@ bool IsJudgedIn(uint32_t pass, const Group& group) {
 void PlaceRow(Context& context, uint64_t b, RowState* row) {
   Request& request = context.mirror->at(row->request);
   row->start = row->seen_start = request.start;
-  row->length = request.num_tokens;
   if (context.plan->pass == KVGUARD_PASS_MICRO_BATCH) {
     PlaceMicroBatch(context, b, request, row);
   } else if (context.plan->pass == KVGUARD_PASS_DRAFT) {

@@ -29,7 +29,7 @@ class Shares {
       const RowState& row = (*context.rows)[b];
       if (row.num_tokens == 0) continue;
       Share(b, row, decodes);
-      decodes += !IsPrefilling(b);
+      if (!IsPrefilling(b)) ++decodes;
     }
     for (auto& pieces : pieces_) Order(pieces);
   }

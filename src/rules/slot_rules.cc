@@ -211,7 +211,6 @@ void JudgeDoubles(Context& context, const step::GroupPlanView& group) {
       if (other != finding.request) {
         finding.victim = other;
         finding.victim_first = finding.victim_last = writes[i].position;
-        finding.victim_block = KVGUARD_NONE;
         finding.flags |= KVGUARD_FINDING_HAS_VICTIM;
       }
       return;  // one finding says it; the slots themselves are findings already

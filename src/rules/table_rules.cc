@@ -38,9 +38,7 @@ Judged JudgedStates(const Context& context, const geometry::Group& group, const 
   const mirror::Request& request = context.mirror->at(row.request);
   const int64_t start = request.start;  // of a row that is only a part: its request's
   if (start == KVGUARD_NONE || (!row.has_first && !row.has_last)) return {};
-  const auto clamped = [n](int64_t column) {
-    return column < 0 ? 0 : std::min(n, static_cast<size_t>(column));
-  };
+  const auto clamped = [n](int64_t column) { return std::min(n, static_cast<size_t>(column)); };
   const geometry::Group::Columns written =
       group.Written(start, start, request.num_tokens, request.num_drafts);
   Judged judged = {0, 0, clamped(written.first), clamped(written.last + 1)};
@@ -80,8 +78,7 @@ void Diagnose(Context& context, uint64_t b, const geometry::Group& group, const 
   for (const uint32_t code : {kTableMismatch, kTableNull, kTableOutOfRange}) {
     size_t at = judged.end;
     uint64_t count = 0;
-    for (size_t j = judged.size() == judged.end - judged.first ? judged.first : judged.head;
-         j < judged.end; ++j) {
+    for (size_t j = judged.head; j < judged.end; ++j) {
       if (j >= judged.head_end && j < judged.first) continue;
       if (shown[j] == bound[j] || CodeFor(group, pool, shown[j]) != code) continue;
       if (count++ == 0) at = j;

@@ -11,6 +11,7 @@
 
 #include "rules/catalog.h"
 #include "tests/layouts/planted.h"
+#include "tests/rules/values.h"
 
 namespace kvguard::tests {
 namespace {
@@ -144,6 +145,163 @@ TEST(PrefillParallel, AForeignBlockNamesItsOwner) {
   EXPECT_EQ(findings[0].pos, 3);
   EXPECT_EQ(findings[1].code, rules::kForeignWrite);
   EXPECT_EQ(findings[1].victim, s.Key("o"));
+}
+
+ScenarioOptions WithoutNull(uint32_t layout = 2) {
+  ScenarioOptions options = Options(layout);
+  options.null_block = KVGUARD_NONE;
+  options.group_flags = 0;
+  return options;
+}
+
+// o holds block 30, and a computes seven tokens beside it.
+void Beside(Scenario& s, const Slots& slots, int64_t block = 30) {
+  s.Admit("o", {{block}}).Tokens(Prompt(1)).Schedule("o", 1).Step(Shows({block * 4, -1}));
+  Seven(slots)(s);
+}
+
+size_t Count(const Scenario& s, uint32_t code) {
+  size_t count = 0;
+  for (const kvguard_finding& f : s.Findings()) count += f.code == code;
+  return count;
+}
+
+TEST(PrefillParallel, AWrongSlotSaysWhatWasExpectedAndWhomItHits) {
+  Scenario s(Options(2));
+  Beside(s, With(5, 121));
+  const Want wrong = {.code = rules::kSlotMismatch,
+                      .request = "a",
+                      .group = 0,
+                      .row = 0,
+                      .pos = 3,
+                      .expected = 39,
+                      .observed = 121,
+                      .victim = "o",
+                      .victim_block = 30,
+                      .first = 0,
+                      .last = 3,
+                      .since = 1};
+  Want foreign = wrong;
+  foreign.code = rules::kForeignWrite;
+  foreign.expected = kNone;
+  Expect(s, {wrong, foreign});
+}
+
+// Only the first token in a foreign block is told, in the order of the array; wrong slots once for
+// each code.
+TEST(PrefillParallel, ARowIsToldOnce) {
+  Scenario s(Options(2));
+  Slots slots = With(5, 121);
+  slots[6] = 122;
+  slots[7] = 300;
+  Beside(s, slots);
+  EXPECT_EQ(Only(s, rules::kSlotMismatch).pos, 3);
+  EXPECT_EQ(Only(s, rules::kForeignWrite).pos, 3);
+  EXPECT_EQ(Only(s, rules::kSlotOutOfRange).pos, 5);
+}
+
+// Nobody holds the null block or what is out of the pool, whatever stands in his row.
+TEST(PrefillParallel, ASlotOfTheNullBlockOrOfNoneHitsNobody) {
+  for (const int64_t block : {0, 64}) {
+    Scenario s(Options(2));
+    Beside(s, With(5, block * 4), block);
+    EXPECT_EQ(Count(s, rules::kForeignWrite), 0u) << s.Report();
+    for (const uint32_t code : {rules::kSlotNullBlock, rules::kSlotOutOfRange}) {
+      for (const kvguard_finding& f : s.Findings()) {
+        if (f.code == code) {
+          EXPECT_EQ(f.victim, 0u) << s.Report();
+        }
+      }
+    }
+  }
+}
+
+// A negative slot is no slot of the first block.
+TEST(PrefillParallel, OnlyARealSlotOfTheFirstBlockHitsItsHolder) {
+  for (const int64_t slot : {-2, 0, 3}) {
+    Scenario s(WithoutNull());
+    Beside(s, With(5, slot), 0);
+    EXPECT_EQ(Count(s, rules::kForeignWrite), slot < 0 ? 0u : 1u) << slot << s.Report();
+  }
+}
+
+// A slot in the row's own block at its position is wrong, not foreign, though others share it.
+TEST(PrefillParallel, TheOwnBlockIsNotForeign) {
+  for (const int64_t slot : {22, 37}) {
+    Scenario s(Options(2));
+    s.Admit("o", {{9, 5}}).Tokens(Prompt(8)).Schedule("o", 8);
+    s.Step(Shows({36, 37, 22, 23, 38, 39, 20, 21}));
+    s.Admit("a", {{9, 5}}, 7).Tokens(Prompt(8)).Schedule("a", 1).Step(Shows({slot, -1}));
+    EXPECT_EQ(Count(s, rules::kSlotMismatch), 1u) << s.Report();
+    EXPECT_EQ(Count(s, rules::kForeignWrite), slot == 22 ? 0u : 1u) << s.Report();
+  }
+}
+
+// A rank that should not write names whose slot it writes.
+TEST(PrefillParallel, ARankThatShouldNotWriteNamesWhomItHits) {
+  Scenario s(Options(2));
+  s.Admit("o", {{30}}).Tokens(Prompt(1)).Schedule("o", 1).Step(Shows({120, -1}));
+  Mixed({33, 24, 27, 121, 25, 26})(s);
+  const kvguard_finding found = Only(s, rules::kSlotNotLocal);
+  EXPECT_EQ(found.pos, 5);
+  EXPECT_EQ(found.victim, s.Key("o"));
+}
+
+TEST(PrefillParallel, ARealPadNamesWhomItHits) {
+  struct {
+    int64_t slot;
+    bool held;
+  } const cases[] = {{121, true}, {-2, false}, {256, false}, {200, false}};
+  for (const auto& [slot, held] : cases) {
+    Scenario s(Options(2));
+    Beside(s, With(3, slot));
+    const kvguard_finding found = Only(s, rules::kPadSlotReal);
+    EXPECT_EQ(found.pos, 3);
+    EXPECT_EQ(found.expected, -1);
+    EXPECT_EQ(found.observed, slot);
+    EXPECT_EQ(found.victim, held ? s.Key("o") : 0u) << slot;
+  }
+  for (const int64_t slot : {-2, 0}) {
+    Scenario s(WithoutNull());
+    Beside(s, With(3, slot), 0);
+    EXPECT_EQ(Only(s, rules::kPadSlotReal).victim, slot == 0 ? s.Key("o") : 0u) << slot;
+  }
+}
+
+TEST(PrefillParallel, SlotsOfAllRanksAreCounted) {
+  Scenario s(Options(2));
+  Seven(kSeven)(s);
+  EXPECT_EQ(s.verdict().slots, 8u);
+}
+
+// Layout 3: decodes go to the ranks in turn. A row without tokens takes no turn, known or not.
+TEST(PrefillParallel, DecodesTakeTurns) {
+  Scenario s(Options(3));
+  for (const std::string name : {"d0", "d1", "d2"}) {
+    const int64_t block = 10 + name[1] - '0';
+    s.Admit(name, {{block}}, 2).Tokens(Prompt(2)).Schedule(name, 1);
+  }
+  s.Step(Shows({42, 50, 46, -1}));
+  EXPECT_EQ(s.Report(), "");
+  s.Schedule("d0", 1).Schedule("d1", 1).Step([](ScenarioPlan& p) {
+    p.requests.insert(p.requests.begin(), 77);
+    p.query_start.insert(p.query_start.begin(), 0);
+    p.seq_lens.insert(p.seq_lens.begin(), 0);
+    p.padded_rows = 3;
+    p.groups[0].table.insert(p.groups[0].table.begin(), p.groups[0].columns, 0);
+    p.groups[0].slots = {43, 47};
+  });
+  EXPECT_EQ(Count(s, rules::kRowUnknown), 1u) << s.Report();
+  EXPECT_EQ(s.Findings().size(), 1u) << s.Report();
+}
+
+// A token that its rank's slots do not reach is never written, whatever stands first in the next
+// rank's.
+TEST(PrefillParallel, ATokenBeyondItsRankIsNotWrittenByTheNext) {
+  Scenario s(Options(2));
+  s.Admit("d", {{3, 8}}, 4).Tokens(Prompt(4)).Schedule("d", 4, 3);
+  s.Step(Shows({32, 33, 34, -1}));
+  EXPECT_EQ(Only(s, rules::kSlotPad).pos, 6);
 }
 
 TEST(PrefillParallel, WithoutPaddingTheSlotsMustSpreadOverTheRanks) {

@@ -88,6 +88,77 @@ TEST(PlanDetails, AHitOfAnEarlierStepIsWritten) {
   EXPECT_EQ(Count(s, rules::kWriteWhilePinned), 1u) << s.Report();
 }
 
+// --- positions and tables ---
+
+TEST(PlanDetails, PositionsMayBeNarrow) {
+  for (const bool wrong : {false, true}) {
+    Scenario s;
+    s.Admit("a", {{1}}).Schedule("a", 3).Admit("b", {{2, 3}}).Schedule("b", 5).Begin();
+    const std::vector<int32_t> positions = {0, 1, 2, 0, 1, wrong ? 5 : 2, 3, 4};
+    s.Plan(s.RightPlan(), [&](kvguard_plan& plan, kvguard_group_plan*) {
+      plan.positions = {positions.data(), positions.size(), KVGUARD_I32, 0};
+    });
+    EXPECT_EQ(Count(s, rules::kPositionMismatch), wrong ? 1u : 0u) << s.Report();
+  }
+}
+
+// What the table of one row holds behind its columns says nothing of the next row's.
+TEST(PlanDetails, TheRowBeforeSaysNothingOfAWindow) {
+  for (const bool wide : {false, true}) {
+    ScenarioOptions options = Window(4);
+    options.wide_tables = wide;
+    options.columns = 4;
+    Scenario s(options);
+    s.Admit("a", {{1, 2}}).Schedule("a", 1).Admit("b", {{11, 12, 13, 14}}).Schedule("b", 12).Step();
+    s.Schedule("a", 1).Schedule("b", 1).Step([](ScenarioPlan& p) {
+      p.Table(0, 0, 2) = 13;  // as if they were the last of b's
+      p.Table(0, 0, 3) = 14;
+      p.Table(0, 1, 0) = p.Table(0, 1, 1) = 60;  // behind b's window
+      p.Table(0, 1, 3) = 50;
+    });
+    const auto found = Of(s, rules::kTableMismatch);
+    ASSERT_EQ(found.size(), 1u) << s.Report();
+    EXPECT_EQ(found[0].request, s.Key("b"));
+    EXPECT_EQ(found[0].pos, 3);
+  }
+}
+
+// A padded row is looked at from its first entry on, whatever the null block is.
+TEST(PlanDetails, APaddedRowIsNullFromItsFirstEntryOn) {
+  for (const bool wide : {false, true}) {
+    for (const int64_t null_block : {0, 5}) {
+      for (const int64_t shown : {0, 1, 5}) {
+        ScenarioOptions options;
+        options.wide_tables = wide;
+        options.null_block = null_block;
+        Scenario s(options);
+        s.Admit("a", {{2}}).Schedule("a", 1).Step([&](ScenarioPlan& p) {
+          p.Pad(1, 0);
+          for (uint64_t column = 0; column < p.groups[0].columns; ++column)
+            p.Table(0, 1, column) = column == 0 ? shown : null_block;
+        });
+        const auto found = Of(s, rules::kPaddedRowNotNull);
+        EXPECT_EQ(found.size(), shown == null_block ? 0u : 1u) << null_block << shown;
+        for (const kvguard_finding& f : found) EXPECT_EQ(f.pos, 0);
+      }
+    }
+  }
+}
+
+// A row of a padded table that shows nothing but ones is not null.
+TEST(PlanDetails, APaddedRowOfOnesIsNotNull) {
+  for (const bool wide : {false, true}) {
+    ScenarioOptions options;
+    options.wide_tables = wide;
+    Scenario s(options);
+    s.Admit("a", {{2}}).Schedule("a", 1).Step([](ScenarioPlan& p) {
+      p.Pad(1, 0);
+      for (uint64_t column = 0; column < p.groups[0].columns; ++column) p.Table(0, 1, column) = 1;
+    });
+    EXPECT_EQ(Count(s, rules::kPaddedRowNotNull), 1u) << s.Report();
+  }
+}
+
 // --- foreign writes ---
 
 TEST(PlanDetails, ABlockOfNobodyBelongsToNoForeignRun) {
@@ -175,6 +246,24 @@ TEST(PlanDetails, ASlotOfAnotherRankNamesWhoHoldsIt) {
   const auto found = Of(s, rules::kSlotNotLocal);
   ASSERT_EQ(found.size(), 1u) << s.Report();
   EXPECT_EQ(found[0].victim, s.Key("b"));
+}
+
+// A dummy pass may show no slots of a group; those that it shows are counted.
+TEST(PlanDetails, SlotsOfADummyPassAreCounted) {
+  for (const bool shown : {true, false}) {
+    Scenario s;
+    ScenarioPlan plan;
+    plan.pass = KVGUARD_PASS_DUMMY;
+    plan.query_start = {0};
+    plan.padded_tokens = 4;
+    plan.groups.resize(1);
+    plan.groups[0].slots = {-1, -1, -1, -1};
+    plan.groups[0].slots_present = shown;
+    plan.groups[0].table_present = false;
+    EXPECT_EQ(s.Plan(plan), KVGUARD_OK) << s.error();
+    EXPECT_EQ(s.verdict().slots, shown ? 4u : 0u);
+    EXPECT_EQ(s.Report(), "");
+  }
 }
 
 // Of a row that is not known nothing is said, nor that it writes what another does.
