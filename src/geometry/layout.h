@@ -15,9 +15,9 @@ namespace kvguard::geometry {
 struct Pool {
   int64_t num_blocks = 0;
   int64_t null_block = KVGUARD_NONE;
-  int64_t write_trash = KVGUARD_NONE;  // a slot that takes what is not kept
   uint32_t kind = 0;
   uint32_t memory = 0;
+  int64_t write_trash = KVGUARD_NONE;  // a slot that takes what is not kept
 };
 
 struct Group {

@@ -21,7 +21,7 @@ geometry::Layout WithWindows() {
     group.id = id;
     group.pool = id == 2 ? 1 : 0;
     group.kind = id == 0 ? KVGUARD_GROUP_FULL : KVGUARD_GROUP_WINDOW;
-    group.block_size = group.slots_per_block = group.kernel_block_size = 4;
+    group.block_size = group.slots_per_block = group.block_stride = group.kernel_block_size = 4;
     group.window = id == 0 ? 0 : 8;
     group.num_slots = 256;
     layout.groups.push_back(group);

@@ -80,6 +80,7 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
     writer.Put(pool.num_blocks);
     writer.Put(pool.null_block);
   }
+  if (layout.pcp_size > 1) writer.Put(layout.pcp_size);
   for (const geometry::Group& group : layout.groups) {
     writer.Put(group.pool);
     writer.Put(group.kind);
@@ -94,6 +95,10 @@ uint64_t Fingerprint(const geometry::Layout& layout) {
     if (group.IsState()) writer.Put(group.state_mode);
     if (group.IsRing()) writer.Put(group.ring);
     if (group.cells) writer.Put(uint8_t{1});
+    if (group.IsScaled()) {
+      writer.Put(group.block_stride);
+      writer.Put(group.slot_base);
+    }
     if (group.IsSharded()) {
       writer.Put(group.ranks);
       writer.Put(group.rank);

@@ -27,7 +27,7 @@ geometry::Layout TwoGroups() {
     group.id = id;
     group.kind = id == 1 ? KVGUARD_GROUP_WINDOW : KVGUARD_GROUP_FULL;
     group.table_unit = id == 1 ? KVGUARD_UNIT_KERNEL_BLOCK : KVGUARD_UNIT_BLOCK;
-    group.block_size = group.slots_per_block = 4;
+    group.block_size = group.slots_per_block = group.block_stride = 4;
     group.kernel_block_size = id == 1 ? 2 : 4;
     group.kernel_per_block = id == 1 ? 2 : 1;
     group.window = id == 1 ? 8 : 0;

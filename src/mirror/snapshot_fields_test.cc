@@ -36,6 +36,7 @@ geometry::Layout ThreeGroups() {
     group.ranks = id == 2 ? 2 : 1;
     group.rank = id == 2 ? 1 : 0;
     group.interleave = id == 2 ? 4 : 1;
+    group.block_stride = group.slots_per_block;
     group.num_slots = 64 * group.slots_per_block;
     layout.groups.push_back(group);
   }
@@ -343,6 +344,11 @@ TEST_F(SnapshotFields, EveryFieldOfTheGeometryCounts) {
       [](geometry::Layout& l) { l.groups[2].ranks = 4; },
       [](geometry::Layout& l) { l.groups[2].rank = 0; },
       [](geometry::Layout& l) { l.groups[2].interleave = 2; },
+      [](geometry::Layout& l) { l.groups[0].ring = 8; },
+      [](geometry::Layout& l) { l.groups[0].cells = true; },
+      [](geometry::Layout& l) { l.groups[0].block_stride = 8; },
+      [](geometry::Layout& l) { l.groups[0].slot_base = 4; },
+      [](geometry::Layout& l) { l.pcp_size = 2; },
   };
   int number = 0;
   for (const auto& change : changes) {

@@ -23,7 +23,7 @@ geometry::Layout StatesAndEncoders() {
     geometry::Group group;
     group.id = static_cast<uint32_t>(layout.groups.size());
     group.kind = kind;
-    group.block_size = group.slots_per_block = group.kernel_block_size = 4;
+    group.block_size = group.slots_per_block = group.block_stride = group.kernel_block_size = 4;
     if (group.IsState()) group.state_mode = KVGUARD_STATE_ALIGN;
     group.num_slots = 256;
     layout.groups.push_back(group);

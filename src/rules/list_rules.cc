@@ -135,10 +135,10 @@ void Diagnose(Context& context, const Group& group, const List& list, const step
         finding->pos = group.TokensPerListEntry() == 1 ? PositionOf(group, list, k) : k;
         finding->count = 0;
         SetValues(*finding, expected, shown);
-        if (code == kTableMismatch) {
+        const bool slot = group.table_unit == KVGUARD_UNIT_SLOT;
+        if (code == kTableMismatch && shown >= 0 && (!slot || group.IsSlot(shown))) {
           SetVictim(context, *finding, group,
-                    group.table_unit == KVGUARD_UNIT_SLOT ? group.BlockOfSlot(shown)
-                                                          : shown / group.ListEntriesPerBlock(),
+                    slot ? group.BlockOfSlot(shown) : shown / group.ListEntriesPerBlock(),
                     finding->request);
         }
       }

@@ -211,6 +211,17 @@ TEST(Lists, AScaledSlotNamesWhomItOverwrites) {
   EXPECT_EQ(s.Findings()[1].victim_first, 6);
 }
 
+// The sentinel is no slot, whichever block its number would be in.
+TEST(Lists, ASentinelInAWrongPlaceNamesNobody) {
+  ScenarioOptions options = Flat(true);
+  options.null_block = KVGUARD_NONE;
+  Scenario s(options);
+  s.Admit("a", {{1, 2}}).Admit("b", {{0}}).Schedule("a", 6).Schedule("b", 2).Step();
+  s.Schedule("a", 1).Schedule("b", 1).Step([](ScenarioPlan& plan) { Of(plan).list[2] = -1; });
+  ASSERT_EQ(s.Codes(), std::vector<uint32_t>{301}) << s.Report();
+  EXPECT_EQ(s.Findings()[0].victim, 0u);
+}
+
 // An entry that is wrong in one way and one that is wrong in another are two findings.
 TEST(Lists, EachKindOfWrongEntryIsFoundOnceWithItsNumbers) {
   Scenario s(Lists(KVGUARD_READ_FLAT, KVGUARD_UNIT_SLOT));
