@@ -7,6 +7,7 @@ import core_bridge
 import pytest
 from hit_streams import draw_hits
 from kvguard_oracle import judge_lines
+from layout_streams import draw_layouts
 from pass_streams import draw_passes
 from random_streams import draw
 
@@ -49,6 +50,8 @@ def test_the_same_seed_draws_the_same_stream():
     assert draw_hits(5) != draw_hits(6)
     assert draw_passes(5) == draw_passes(5)
     assert draw_passes(5) != draw_passes(6)
+    assert draw_layouts(5) == draw_layouts(5)
+    assert draw_layouts(5) != draw_layouts(6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -94,6 +97,27 @@ def test_passes_reach_what_they_are_drawn_for():
         assert by_pass[name] >= {101, 105, 301, 404, 501, 903}
     # tokens that no part has
     assert 106 in reached
+
+
+def test_layouts_reach_what_they_are_drawn_for():
+    reached, drawn = set(), set()
+    for seed in range(120):
+        lines = draw_layouts(seed)
+        drawn |= {(part["kind"], part["encoding"]) for part in lines[0]["groups"]}
+        drawn |= {described["kind"] for described in lines[0]["pools"]}
+        events = [told for line in lines for told in line.get("events", [])]
+        drawn |= {(told["kind"], told["value"]) for told in events if told["kind"] == "remap"}
+        drawn |= {told["kind"] for told in events}
+        reached |= {finding.code for finding in judge_lines(lines).findings}
+    lists = {("full", "csr"), ("full", "flat"), ("ring", "table"), ("ring", "flat")}
+    assert drawn >= {
+        *lists,
+        "cells",
+        "erase",
+        "rebase",
+        *(("remap", reason) for reason in (1, 2, 3)),
+    }
+    assert reached >= {203, 301, 302, 303, 304, 403, 406, 501, 601, 602, 701, 803, 804, 1202, 1204}
 
 
 def differences(lines):
