@@ -32,6 +32,7 @@ CONTENT_CODES = {801, 802}
 NUM_HIT_STREAMS = 1000
 # each has many passes
 NUM_PASS_STREAMS = 100
+NUM_LAYOUT_STREAMS = 150
 STATE_CODES = {1001, 1002, 1003, 1004, 1006}
 PASSES = {"target", "micro-batch", "draft", "cross", "dummy"}
 # whether these are reached where no block is bound twice hangs on the seeds
@@ -147,4 +148,10 @@ def test_both_judges_agree_on_hits():
 @needs_library
 def test_both_judges_agree_on_passes():
     found = {seed: differences(draw_passes(seed)) for seed in range(NUM_PASS_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_layouts():
+    found = {seed: differences(draw_layouts(seed)) for seed in range(NUM_LAYOUT_STREAMS)}
     assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
