@@ -35,6 +35,8 @@ from core_structs import (
     OutcomeRow,
     Plan,
     Pool,
+    ReadCsr,
+    ReadFlat,
     ReadState,
     ReadTable,
     Record,
@@ -238,6 +240,14 @@ def plan_struct(line: dict[str, Any], keep: Keep) -> Plan:
             row.encoding = ENCODINGS["state"]
             reads = [keep.array(group["reads"][name]) for name in ("in", "out", "init")]
             row.state = ReadState(*reads)
+        elif group["encoding"] == "csr":
+            row.encoding = ENCODINGS["csr"]
+            names = ("indptr", "indices", "last_page_len")
+            row.csr = ReadCsr(*[keep.array(group["reads"][name]) for name in names])
+        elif group["encoding"] == "flat":
+            row.encoding = ENCODINGS["flat"]
+            arrays = [keep.array(group["reads"][name]) for name in ("slots", "starts")]
+            row.flat = ReadFlat(*arrays, group["reads"]["sentinel"])
     plan = Plan()
     plan.size = ctypes.sizeof(Plan)
     plan.pass_, plan.stage = PASSES[line["pass"]], STAGES[line["stage"]]

@@ -166,9 +166,17 @@ class ReadState(ctypes.Structure):
     _fields_ = [("in_", Array), ("out", Array), ("init", Array)]
 
 
+class ReadCsr(ctypes.Structure):
+    _fields_ = [("indptr", Array), ("indices", Array), ("last_page_len", Array)]
+
+
+class ReadFlat(ctypes.Structure):
+    _fields_ = [("slots", Array), ("starts", Array), ("sentinel", I64)]
+
+
 class Reads(ctypes.Union):
     # the largest member is the table
-    _fields_ = [("table", ReadTable), ("state", ReadState)]
+    _fields_ = [("table", ReadTable), ("csr", ReadCsr), ("flat", ReadFlat), ("state", ReadState)]
 
 
 class GroupPlan(ctypes.Structure):

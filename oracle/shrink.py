@@ -294,7 +294,15 @@ def drop_records(shrinker: Shrinker) -> None:
 
 
 def drop_parts(shrinker: Shrinker) -> None:
-    for kind in ("groups", *edits.PLAN_COUNTS, "events", "scheduled", "rows", "blocks"):
+    for kind in (
+        "groups",
+        *edits.PLAN_COUNTS,
+        "events",
+        "scheduled",
+        "rows",
+        "blocks",
+        edits.LIST_ENTRIES,
+    ):
         program = shrinker.best
         shrinker.minimize(
             edits.parts(program, kind), lambda gone, p=program: edits.without(p, gone)

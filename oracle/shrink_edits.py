@@ -18,9 +18,10 @@ Program = list[Line]
 Part = tuple[tuple[str | int, ...], int]
 Edit = Callable[[Program], Program]
 
-# not lists of the line: a plan's rows and tokens are spread over its arrays
+# not lists of the line: a plan's rows and tokens are spread over its arrays, and so are its lists
 PLAN_ROWS = "plan rows"
 PLAN_TOKENS = "plan tokens"
+LIST_ENTRIES = "list entries"
 # which of a plan's counts says how many there are
 PLAN_COUNTS = {PLAN_ROWS: "num_rows", PLAN_TOKENS: "num_tokens"}
 
@@ -60,6 +61,13 @@ def parts(program: Program, kind: str) -> list[Part]:
             if line["record"] == "plan" and has_plain_rows(line)
             for at_ in range(line[PLAN_COUNTS[kind]])
         ]
+    if kind == LIST_ENTRIES:
+        return [
+            ((index, "groups", at_, LIST_ENTRIES), entry)
+            for index, listed in records_with(program, "groups")
+            for at_, part in enumerate(listed)
+            for entry in range(len(list_arrays(part)[1]))
+        ]
     if kind == "blocks":
         return [
             ((index, "events", at_, "blocks"), block)
@@ -84,6 +92,8 @@ def without(program: Program, left_out: Iterable[Part]) -> Program:
             drop_plan_rows(smaller[int(path[0])], indexes)
         elif path[-1] == PLAN_TOKENS:
             drop_tokens(smaller[int(path[0])], indexes)
+        elif path[-1] == LIST_ENTRIES:
+            drop_entries(at(smaller, path[:-1]), indexes)
         else:
             drop(at(smaller, path), indexes)
     return smaller
@@ -118,6 +128,37 @@ def row_views(plan: Line) -> Iterator[list[Any]]:
             yield part["reads"]["table"]["rows"]
             yield values_of(part["reads"]["seq_lens"])
             yield values_of(part["reads"]["row_columns"])
+        if part["encoding"] == "csr":
+            yield values_of(part["reads"]["last_page_len"])
+
+
+# kvguard.h, kvguard_read_csr and kvguard_read_flat
+LIST_NAMES = {"csr": ("indptr", "indices"), "flat": ("starts", "slots")}
+
+
+def list_arrays(part: Line) -> tuple[list[int], list[int]]:
+    """Of a group that reads by lists: offsets and entries."""
+    if part["encoding"] not in LIST_NAMES:
+        return [], []
+    offsets, entries = LIST_NAMES[part["encoding"]]
+    return values_of(part["reads"][offsets]), values_of(part["reads"][entries])
+
+
+def drop_entries(part: Line, indexes: set[int]) -> None:
+    offsets, entries = list_arrays(part)
+    offsets[:] = [offset - sum(index < offset for index in indexes) for offset in offsets]
+    drop(entries, indexes)
+
+
+def drop_lists(part: Line, rows: set[int]) -> None:
+    """A row without entries begins where the next one does."""
+    offsets, entries = list_arrays(part)
+    gone: set[int] = set()
+    for row in rows:
+        if row + 1 < len(offsets):
+            gone |= set(range(max(offsets[row], 0), min(offsets[row + 1], len(entries))))
+    drop_entries(part, gone)
+    drop(offsets, rows)
 
 
 def token_views(plan: Line) -> Iterator[list[Any]]:
@@ -144,6 +185,8 @@ def drop_plan_rows(plan: Line, rows: set[int]) -> None:
     drop(starts, rows)
     for view in row_views(plan):
         drop(view, rows)
+    for part in plan["groups"]:
+        drop_lists(part, rows)
     plan["num_rows"] -= len(rows)
     plan["padded_rows"] -= len(rows)
 
@@ -221,7 +264,7 @@ def optional_fields(program: Program) -> Iterator[Edit]:
                     yield setting((*path, "slots"), None)
                 if part["reads"]:
                     yield no_reads(path)
-                    for name in ("seq_lens", "row_columns"):
+                    for name in ("seq_lens", "row_columns", "last_page_len"):
                         if part["reads"].get(name) is not None:
                             yield setting((*path, "reads", name), None)
         for name in ("events", "rows"):
@@ -280,7 +323,8 @@ def cut_plan(program: Program, index: int, views: Any, count: str, padded: str) 
     plan = changed[index]
     for view in views(plan):
         del view[plan[count] :]
-    del plan["query_start"]["values"][plan["num_rows"] + 1 :]
+    for starts in (plan["query_start"]["values"], *(list_arrays(p)[0] for p in plan["groups"])):
+        del starts[plan["num_rows"] + 1 :]
     plan[padded] = plan[count]
     return changed
 
@@ -414,18 +458,24 @@ def compacted_blocks(program: Program, pool: int) -> Program:
     for _, listed in records_with(changed, "groups"):
         for part in listed:
             if part["group"] in groups:
-                move_plan(part, geometry["groups"][part["group"]], moved)
+                trash = geometry["pools"][pool]["write_trash"]
+                move_plan(part, geometry["groups"][part["group"]], trash, moved)
     return changed
 
 
-def move_plan(part: Line, group: Line, moved: Callable[[int, int], int]) -> None:
+def move_plan(part: Line, group: Line, trash: int, moved: Callable[[int, int], int]) -> None:
     if part["slots"] is not None:
         slots = part["slots"]["values"]
-        part["slots"]["values"] = [moved(slot, group["block_size"]) for slot in slots]
+        part["slots"]["values"] = [
+            slot if slot == trash else moved(slot, group["block_size"]) for slot in slots
+        ]
+    size = group["block_size"]
+    sizes = {"block": size, "slot": 1}
+    unit = size // sizes.get(group["table_unit"], group["kernel_block_size"])
+    _, entries = list_arrays(part)
+    sentinel = part["reads"]["sentinel"] if part["encoding"] == "flat" else None
+    entries[:] = [entry if entry == sentinel else moved(entry, unit) for entry in entries]
     if part["reads"] and part["reads"].get("table"):
-        unit = 1
-        if group["table_unit"] != "block":
-            unit = group["block_size"] // group["kernel_block_size"]
         table = part["reads"]["table"]
         table["rows"] = [[moved(entry, unit) for entry in row] for row in table["rows"]]
 

@@ -7,6 +7,7 @@ No counter is kept beside the rows: how many entries name a block is found by lo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvguard_oracle.content import BlockContent, Knowledge
 from kvguard_oracle.geometry import Geometry, Group, Pool
@@ -33,6 +34,8 @@ class Entry:
     recomputed_hit: bool = False
     # what this binding made of the block, where it was bound as fresh
     content: BlockContent | None = None
+    # it was bound as fresh, and a LOAD had been done into it for this very column and request
+    of_a_load: bool = False
 
 
 @dataclass
@@ -172,7 +175,7 @@ class OpenStep:
     writers: dict[tuple[int, int], int] = field(default_factory=dict)
     # False after a GAP event: plans are not judged
     judges_plans: bool = True
-    # groups with a table, with slots, with states, and at stage FINAL in this step
+    # groups with a table or list, with slots, with states, and at stage FINAL in this step
     tables: set[int] = field(default_factory=set)
     slots: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)
@@ -199,6 +202,8 @@ class Account:
         self.homes: dict[tuple[int, int], tuple[int, int]] = {}
         # (pool, block) whose home was ever known, whatever has ended that since
         self.ever_homed: set[tuple[int, int]] = set()
+        # (pool, block) whose home is by a LOAD -> the request that it named; 0: none
+        self.loaded_for: dict[tuple[int, int], int] = {}
         # (pool, block) that were bound as fresh, loaded, or the target of a COPY
         self.ever_filled: set[tuple[int, int]] = set()
         # the last step that was begun; -1: none since the stream began or the last RESET
@@ -242,12 +247,37 @@ class Account:
         self.admitted_now.add(key)
 
     def set_home(self, place: tuple[int, int], home: tuple[int, int]) -> None:
+        """By a fresh binding; a LOAD then says whom it was for."""
         self.homes[place] = home
         self.ever_homed.add(place)
+        self.loaded_for.pop(place, None)
+
+    def move_known(self, pool: Pool, new_of: dict[int, int]) -> None:
+        """judging.md, Moves: all that is known of the old blocks goes to the new ones, at once."""
+        new_places = {(pool.index, old): (pool.index, new) for old, new in new_of.items()}
+        gone = set(new_places) | set(new_places.values())
+        by_place: tuple[dict[tuple[int, int], Any], ...] = (
+            self.fresh_in,
+            self.fresh_entries,
+            self.homes,
+            self.loaded_for,
+            self.contents,
+            self.state_tokens,
+        )
+        for known in by_place:
+            moved = {new: known[old] for old, new in new_places.items() if old in known}
+            for place in gone & set(known):
+                del known[place]
+            known.update(moved)
+        for places in (self.ever_homed, self.ever_filled, self.freed, self.lost_content):
+            arrived = {new for old, new in new_places.items() if old in places}
+            places -= gone
+            places |= arrived
 
     def forget_content(self, place: tuple[int, int]) -> None:
         """Home, content and the tokens of a state are not known any more."""
         self.homes.pop(place, None)
+        self.loaded_for.pop(place, None)
         self.contents.pop(place, None)
         self.state_tokens.pop(place, None)
 
@@ -311,7 +341,9 @@ class Account:
         return any(key != request for key, _ in self.entries(pool, block))
 
     def bound_block(self, request: int, group: Group, position: int) -> int | None:
-        """The id that is bound where a position lives; None: no column there."""
+        """The id that is bound where a position lives; None: no column there, or a hole."""
         row = self.requests[request].rows[group.index]
         column = group.column_of(position)
-        return row[column].block if 0 <= column < len(row) else None
+        if not 0 <= column < len(row) or group.is_hole(row[column].block):
+            return None
+        return row[column].block

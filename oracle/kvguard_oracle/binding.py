@@ -57,7 +57,7 @@ def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
         return []
     if event.kind == "replace":
         account.end_claims(request, account.geometry.groups[event.group])
-    return bind_blocks(account, step, request, account.geometry.groups[event.group], event.blocks)
+    return bind_blocks(account, step, request, event)
 
 
 def mark(account: Account, step: int, event: Event) -> None:
@@ -79,12 +79,21 @@ def roll_back(request: Request, tokens: int) -> None:
     request.forget_outcomes()
 
 
-def bind_blocks(
-    account: Account, step: int, request: Request, group: Group, blocks: list[int]
-) -> list[Finding]:
+def block_owned_grade(geometry: Geometry, step: int, request: Request, event: Event) -> str:
+    """What a running request is given comes from the free blocks: nothing was loaded into it."""
+    if event.kind == "append" and request.admitted_in != step:
+        return PROOF
+    return ownership_grade(geometry)
+
+
+def bind_blocks(account: Account, step: int, request: Request, event: Event) -> list[Finding]:
+    """An APPEND, or a REPLACE whose row was emptied."""
+    assert event.group is not None
     findings = []
+    group = account.geometry.groups[event.group]
     row = request.rows[group.index]
-    for block in blocks:
+    owned_grade = block_owned_grade(account.geometry, step, request, event)
+    for block in event.blocks:
         column = len(row)
         entry, codes = judge_binding(account, step, request, group, block)
         entry.bound_in = step
@@ -94,7 +103,7 @@ def bind_blocks(
         if entry.claims:
             account.freed.discard((group.pool.index, block))
         for code in codes:
-            grade = ownership_grade(account.geometry) if code == BLOCK_OWNED else PROOF
+            grade = owned_grade if code == BLOCK_OWNED else PROOF
             findings.append(Finding(code, step, group.index, request.key, column, grade=grade))
     if group.max_columns != 0 and len(row) > group.max_columns:
         findings.append(Finding(ROW_TOO_WIDE, step, group.index, request.key))
@@ -121,8 +130,8 @@ def judge_binding(
         return Entry(block, claims=False), [BLOCK_NULL]
     if row_holds(request, group, block):
         return Entry(block, claims=True), [BLOCK_REPEATED]
-    if group.is_state() or group.is_cross():
-        # mode NONE, and the output of encoders: no column is a hit
+    if group.is_state() or group.is_cross() or group.is_ring():
+        # mode NONE, the output of encoders, and what is written over: no column is a hit
         return judge_fresh(account, step, request, group, block)
     if group.end_of(column) <= request.low:
         forget_unclaimed(account, group, block)
@@ -225,12 +234,14 @@ def judge_fresh(
     account.fresh_in[pool.index, block] = step
     account.ever_filled.add((pool.index, block))
     column = len(request.rows[group.index])
-    account.set_home((pool.index, block), (group.index, column))
+    place, here = (pool.index, block), (group.index, column)
+    of_a_load = account.homes.get(place) == here and account.loaded_for.get(place) == request.key
+    account.set_home(place, here)
     content = BlockContent(group.end_of(column), binder=request.key)
     account.contents[pool.index, block] = content
     account.lost_content.discard((pool.index, block))
     account.state_tokens.pop((pool.index, block), None)
-    entry = Entry(block, claims=True, content=content)
+    entry = Entry(block, claims=True, content=content, of_a_load=of_a_load)
     account.fresh_entries[pool.index, block] = entry
     return entry, codes
 

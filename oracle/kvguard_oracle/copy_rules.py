@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kvguard_oracle.account import Account, OpenStep
+from kvguard_oracle.account import Account, Entry, OpenStep
 from kvguard_oracle.binding import out_of_pool
 from kvguard_oracle.findings import NO_REQUEST, Finding
 from kvguard_oracle.geometry import Group
@@ -92,19 +92,21 @@ def judge_announcements(account: Account, step: OpenStep) -> list[Finding]:
 def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> list[Finding]:
     if not group.keeps_tokens() or group.pool.is_host():
         return []
-    if account.is_fresh_in(step.number, group.pool, block):
-        return []
+    is_fresh = account.is_fresh_in(step.number, group.pool, block)
     for key in sorted(account.requests):
-        positions = valid_positions(account, step, key, group, block)
+        positions = valid_positions(account, step, key, group, block, of_a_load=is_fresh)
         if positions:
             return [Finding(ZERO_LIVE, step.number, group.index, key, min(positions))]
     return []
 
 
 def valid_positions(
-    account: Account, step: OpenStep, key: int, group: Group, block: int
+    account: Account, step: OpenStep, key: int, group: Group, block: int, of_a_load: bool
 ) -> list[int]:
-    """The first token of each column that the request has the block in and that is valid."""
+    """The first token of each column that the request has the block in and that is valid.
+
+    `of_a_load`: only the block's last fresh binding, where a load had filled that column.
+    """
     request = account.requests[key]
     valid = step.scheduled[key].start_low if key in step.scheduled else request.low
     return [
@@ -112,8 +114,13 @@ def valid_positions(
         for part in account.geometry.groups_of_pool(group.pool)
         if part.keeps_tokens()
         for column, entry in enumerate(request.rows[part.index])
-        if entry.claims and entry.block == block and part.first_of(column) < valid
+        if entry.claims and entry.block == block and part.begins_before(column, valid)
+        if not of_a_load or is_fresh_over_a_load(account, part, entry)
     ]
+
+
+def is_fresh_over_a_load(account: Account, group: Group, entry: Entry) -> bool:
+    return entry.of_a_load and account.fresh_entries.get((group.pool.index, entry.block)) is entry
 
 
 def undone_zeroes(account: Account, step: OpenStep) -> list[tuple[Group, int]]:
@@ -148,13 +155,13 @@ def judge_row(
 ) -> list[Finding]:
     assert row.start is not None
     assert row.tokens is not None
-    last = row.start + len(row.tokens) - 1
+    end = row.start + len(row.tokens)
     # ids belong to the pool
     blocks = [block for other, block in undone if other.pool.index == group.pool.index]
     for column, entry in enumerate(row.request.rows[group.index]):
-        if group.first_of(column) > last:
+        if not group.begins_before(column, end):
             break
-        if not is_needed(group, column, row.start):
+        if not is_needed(group, column, row.start) or group.is_hole(entry.block):
             continue
         if entry.block in blocks:
             position = read_position(group, column, row.start)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from kvguard_oracle import binding, copy_rules, free_rules, transfer_rules
+from kvguard_oracle import binding, cells, copy_rules, free_rules, moves, transfer_rules
 from kvguard_oracle.account import Account, OpenStep
 from kvguard_oracle.findings import Finding
+from kvguard_oracle.geometry import Geometry
 from kvguard_oracle.records import Event
+
+SHARE = "share"
 
 
 def is_ignored(account: Account, event: Event) -> bool:
@@ -24,4 +27,17 @@ def apply_event(
         return transfer_rules.apply_transfer(account, number, event)
     if event.kind in copy_rules.COPY_EVENTS:
         return copy_rules.apply_copy(account, step, number, event)
+    if event.kind == moves.REMAP:
+        return moves.apply_remap(account, number, event)
+    if event.kind in cells.CELL_EVENTS:
+        return cells.apply_cells(account, number, event)
     return binding.apply_event(account, number, event)
+
+
+def is_followed(geometry: Geometry, event: Event) -> bool:
+    """judging.md, Moves. False: bindings are lost."""
+    if event.kind == moves.REMAP:
+        return moves.is_followed(geometry, event)
+    if event.kind in cells.CELL_EVENTS:
+        return cells.is_followed(geometry, event)
+    return event.kind != SHARE

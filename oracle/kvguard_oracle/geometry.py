@@ -18,7 +18,16 @@ ENGINE_FILLS_TOLD = 1 << 5
 # PARTIAL_HITS, PREFIX_CACHE and ENCODER change none of the rules
 ENGINE_FLAGS = 0b111111
 
-FULL, WINDOW, CHUNKED, STATE, CROSS = "full", "window", "chunked", "state", "cross"
+FULL, RING, WINDOW, CHUNKED = "full", "ring", "window", "chunked"
+STATE, CROSS = "state", "cross"
+KINDS = (FULL, RING, WINDOW, CHUNKED, STATE, CROSS)
+
+# kvguard.h, kvguard_encoding: how a plan says what is read
+TABLE, CSR, FLAT = "table", "csr", "flat"
+LISTS = (CSR, FLAT)
+
+# pools of single-token cells
+CELLS = "cells"
 
 # kvguard.h, kvguard_state_mode
 MODE_NONE, MODE_ALL, MODE_ALIGN = 0, 1, 2
@@ -46,10 +55,18 @@ class Pool:
     memory: str
     num_blocks: int
     null_block: int
+    # the slot that writes of no token may go to
+    write_trash: int
 
     def is_host(self) -> bool:
         """Never read or written by a forward."""
         return self.memory == "host"
+
+    def is_cells(self) -> bool:
+        return self.kind == CELLS
+
+    def is_trash(self, slot: int) -> bool:
+        return self.write_trash != NONE and slot == self.write_trash
 
     def has_null_block(self) -> bool:
         return self.null_block != NONE
@@ -80,25 +97,48 @@ class Group:
     pool: Pool
     kind: str
     flags: int
-    # "block" or "kernel_block": what one entry of a table counts
+    # TABLE, STATE, CSR or FLAT
+    encoding: str
+    # "block", "kernel_block" or "slot": what one entry of a table or list counts
     table_unit: str
     # slots of one block, on this rank
     block_slots: int
     kernel_block_size: int
     max_columns: int
-    # WINDOW: tokens of the window, kept for ever, kept beyond it; CHUNKED: tokens of a chunk
+    # WINDOW: tokens of the window, kept for ever, kept beyond it; CHUNKED: tokens of a chunk; RING:
+    # tokens of the ring
     window: int
     sink: int
     retained: int
     # STATE: one of MODE_*
     state_mode: int
     shard: Shard
+    # judging.md, Scaled slots: S, D and O
+    index_scale: int
+    token_stride: int
+    slot_base: int
 
     def entries_per_block(self) -> int:
-        """m (judging.md, Table): how many table entries show one bound block."""
-        if self.table_unit == "block":
-            return 1
-        return self.block_slots // self.kernel_block_size
+        """m (judging.md, Table), E (Lists): how many entries show one bound block."""
+        return self.block_slots // self.entry_tokens()
+
+    def entry_tokens(self) -> int:
+        """u (judging.md, Lists): how many tokens one entry stands for."""
+        sizes = {"block": self.block_slots, "kernel_block": self.kernel_block_size, "slot": 1}
+        return sizes[self.table_unit]
+
+    def lists_slots(self) -> bool:
+        return self.table_unit == "slot"
+
+    def reads_by_list(self) -> bool:
+        return self.encoding in LISTS
+
+    def is_ring(self) -> bool:
+        return self.kind == RING
+
+    def is_hole(self, block: int) -> bool:
+        """judging.md, Cells: a column with such an id is none."""
+        return self.pool.is_cells() and block < 0
 
     def is_state(self) -> bool:
         return self.kind == STATE
@@ -123,8 +163,16 @@ class Group:
         """How many positions a column stands for, over all ranks."""
         return self.block_slots * self.shard.ranks
 
+    def place_of(self, position: int) -> int:
+        """The ring position; the position itself where the group is none."""
+        return position % self.window if self.is_ring() else position
+
+    def tokens_kept(self, tokens: int) -> int:
+        """Of so many tokens, those that have a column of their own."""
+        return min(tokens, self.window) if self.is_ring() else tokens
+
     def column_of(self, position: int) -> int:
-        return position // self.column_tokens
+        return self.place_of(position) // self.column_tokens
 
     def first_of(self, column: int) -> int:
         """The column's first position."""
@@ -134,9 +182,13 @@ class Group:
         """The first position behind the column."""
         return (column + 1) * self.column_tokens
 
+    def begins_before(self, column: int, tokens: int) -> bool:
+        """The column is one of those of positions [0, tokens)."""
+        return self.first_of(column) < self.tokens_kept(tokens)
+
     def columns_for(self, tokens: int) -> int:
         """How many columns hold positions [0, tokens)."""
-        return -(-tokens // self.column_tokens)
+        return -(-self.tokens_kept(tokens) // self.column_tokens)
 
     # slots, on this rank
 
@@ -147,16 +199,24 @@ class Group:
 
     def slot_in(self, block: int, position: int) -> int:
         """judging.md, Context parallel; whole: B[p / bs] * bs + p % bs (Slot, mrv2.md 3.1)."""
-        within = position % self.column_tokens
+        within = self.place_of(position) % self.column_tokens
         stretch = within // (self.shard.interleave * self.shard.ranks)
         offset = stretch * self.shard.interleave + within % self.shard.interleave
-        return block * self.block_slots + offset
+        return block * self.slots_between + offset * self.token_stride + self.slot_base
+
+    @property
+    def slots_between(self) -> int:
+        """From a block's first slot to the next block's."""
+        return self.block_slots * self.index_scale
+
+    def is_scaled(self) -> bool:
+        return (self.index_scale, self.token_stride, self.slot_base) != (1, 1, 0)
 
     def block_of_slot(self, slot: int) -> int:
-        return slot // self.block_slots
+        return (slot - self.slot_base) // self.slots_between
 
     def slot_in_range(self, slot: int) -> bool:
-        return 0 <= slot < self.pool.num_blocks * self.block_slots
+        return 0 <= slot - self.slot_base < self.pool.num_blocks * self.slots_between
 
     def local_length(self, tokens: int) -> int:
         """Of positions [0, tokens), how many this rank keeps."""
@@ -210,12 +270,13 @@ def refuse(what: str) -> None:
 def read_pool(line: Line, index: int) -> Pool:
     if number(line, "id") != index:
         raise UnreadableError(f"pool {index} has another id")
-    if text(line, "kind") not in ("pages", "state"):
-        refuse(f"a pool of {text(line, 'kind')}")
     kind, memory = text(line, "kind"), text(line, "memory")
+    if kind not in ("pages", STATE, CELLS):
+        refuse(f"a pool of {kind}")
     if memory not in ("device", "host"):
         refuse(f"a pool in {memory} memory")
-    return Pool(index, kind, memory, number(line, "num_blocks"), number(line, "null_block"))
+    num_blocks, null_block = number(line, "num_blocks"), number(line, "null_block")
+    return Pool(index, kind, memory, num_blocks, null_block, number(line, "write_trash"))
 
 
 def read_shard(line: Line) -> Shard:
@@ -234,18 +295,15 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
     if number(line, "id") != index:
         raise UnreadableError(f"group {index} has another id")
     kind = text(line, "kind")
-    if kind not in (FULL, WINDOW, CHUNKED, STATE, CROSS):
+    if kind not in KINDS:
         refuse(f"a group of kind {kind}")
     if text(line, "placement") != "assigned":
         refuse(f"placement {text(line, 'placement')}")
-    if text(line, "encoding") not in (("table", "state") if kind == STATE else ("table",)):
-        refuse(f"reads encoded as {text(line, 'encoding')}")
-    unit = text(line, "table_unit").replace("-", "_")
-    if unit not in ("block", "kernel_block"):
-        refuse(f"tables that count {unit}")
-    formula = [number(line, name) for name in ("index_scale", "token_stride", "slot_base")]
-    if formula != [1, 1, 0]:
-        refuse("slots of a block that are not consecutive")
+    encoding, unit = text(line, "encoding"), text(line, "table_unit").replace("-", "_")
+    if encoding not in encodings_of(kind):
+        refuse(f"reads of a group of kind {kind} encoded as {encoding}")
+    if unit not in UNITS[encoding]:
+        refuse(f"reads encoded as {encoding} that count {unit}")
     if not 0 <= number(line, "pool") < len(pools):
         raise UnreadableError(f"group {index} names a pool that is not there")
     flags = number(line, "flags")
@@ -258,6 +316,7 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
         pool=pools[number(line, "pool")],
         kind=kind,
         flags=flags,
+        encoding=encoding,
         table_unit=unit,
         block_slots=number(line, "block_size"),
         kernel_block_size=number(line, "kernel_block_size"),
@@ -268,10 +327,59 @@ def read_group(line: Line, index: int, pools: list[Pool], shard: Shard) -> Group
         state_mode=number(line, "state_mode"),
         # judging.md, States, and Other passes: never sharded
         shard=WHOLE if flags & GROUP_REPLICATED or kind in (STATE, CROSS) else shard,
+        index_scale=number(line, "index_scale") or 1,
+        token_stride=number(line, "token_stride") or 1,
+        slot_base=number(line, "slot_base"),
     )
     check_sizes(group)
     check_state(group)
+    check_reads(group)
+    check_cells(group)
+    check_slots(group)
     return group
+
+
+# kvguard.h, kvguard_unit, by encoding
+UNITS = {
+    TABLE: ("block", "kernel_block"),
+    STATE: ("block", "kernel_block"),
+    CSR: ("block", "kernel_block", "slot"),
+    FLAT: ("slot",),
+}
+
+
+def encodings_of(kind: str) -> tuple[str, ...]:
+    """judging.md, Lists, Rings, States."""
+    own = {FULL: (CSR, FLAT), RING: (FLAT,), STATE: (STATE,)}
+    return (TABLE, *own.get(kind, ()))
+
+
+def check_reads(group: Group) -> None:
+    """judging.md, Lists and Rings: what such a group is not."""
+    if not group.reads_by_list() and not group.is_ring():
+        return
+    what = f"a group of kind {group.kind} that reads by {group.encoding}"
+    if group.shard.ranks > 1:
+        refuse(f"{what} and is sharded")
+    if group.pool.is_host():
+        refuse(f"{what} on a host pool")
+    if group.reads_by_list() and group.pad_rows_null():
+        refuse(f"{what} with null rows")
+
+
+def check_slots(group: Group) -> None:
+    """judging.md, Scaled slots."""
+    if group.token_stride > group.index_scale:
+        raise UnreadableError(f"group {group.index} has tokens further apart than its blocks allow")
+    if group.is_scaled() and (group.kind not in (FULL, RING) or group.shard.ranks > 1):
+        refuse(f"scaled slots of a group of kind {group.kind}, or of a sharded one")
+
+
+def check_cells(group: Group) -> None:
+    if not group.pool.is_cells():
+        return
+    if group.kind != FULL or group.encoding != FLAT or group.block_slots != 1:
+        refuse("a group of cells that is not full attention by flat lists of single tokens")
 
 
 def check_sizes(group: Group) -> None:
@@ -281,9 +389,9 @@ def check_sizes(group: Group) -> None:
         raise UnreadableError(f"group {group.index}: kernel_block_size does not divide block_size")
     if group.block_slots % group.shard.interleave != 0:
         raise UnreadableError(f"group {group.index}: interleave does not divide block_size")
-    if group.kind in (WINDOW, CHUNKED) and group.window < 1:
+    if group.kind in (RING, WINDOW, CHUNKED) and group.window < 1:
         raise UnreadableError(f"group {group.index} has a window without tokens")
-    if group.kind == CHUNKED and (group.sink or group.retained):
+    if group.kind != WINDOW and (group.sink or group.retained):
         raise UnreadableError(f"group {group.index}: only a sliding window has a sink or retains")
 
 
@@ -302,6 +410,8 @@ def check_drafts(geometry: Geometry) -> None:
     for group in geometry.groups:
         if group.is_state() and group.state_mode == MODE_ALL and geometry.max_drafts > 0:
             refuse("drafts beside a group of states in mode all")
+        if group.is_ring() and geometry.max_drafts > 0:
+            refuse("drafts beside a ring")
 
 
 def check_prefill_ranks(line: Line) -> None:
@@ -317,6 +427,21 @@ def check_prefill_groups(geometry: Geometry) -> None:
     for group in geometry.groups:
         if geometry.pcp_size > 1 and group.kind != FULL:
             refuse(f"prefill context parallelism of a group of kind {group.kind}")
+        if geometry.pcp_size > 1 and group.reads_by_list():
+            refuse(f"prefill context parallelism of a group that reads by {group.encoding}")
+        if geometry.pcp_size > 1 and group.is_scaled():
+            refuse("prefill context parallelism of scaled slots")
+
+
+def check_pools(geometry: Geometry, pools: list[Pool]) -> None:
+    """judging.md, Cells: no other pool besides, and no connector."""
+    kinds = {pool.is_cells() for pool in pools}
+    if True not in kinds:
+        return
+    if False in kinds:
+        refuse("another pool besides one of cells")
+    if geometry.has_connector():
+        refuse("a connector of cells")
 
 
 def check_no_aliasing(lines: list[Line]) -> None:
@@ -363,4 +488,5 @@ def read_geometry(line: Line) -> Geometry:
     )
     check_drafts(geometry)
     check_prefill_groups(geometry)
+    check_pools(geometry, pools)
     return geometry

@@ -12,12 +12,13 @@ from kvguard_oracle.content_rules import judge_contents, judge_homes
 from kvguard_oracle.copy_rules import judge_announcements, judge_early_use, judge_lost
 from kvguard_oracle.cross import has_output_to_write
 from kvguard_oracle.errors import MalformedError, UnreadableError, UnsupportedError
-from kvguard_oracle.events import apply_event, is_ignored
+from kvguard_oracle.events import apply_event, is_followed, is_ignored
 from kvguard_oracle.findings import PROOF, SUSPICION, Finding
 from kvguard_oracle.frontier_rules import judge_frontier
 from kvguard_oracle.geometry import Geometry, Group, read_geometry
 from kvguard_oracle.length_rules import judge_lengths
 from kvguard_oracle.lifetime_rules import judge_lifetime
+from kvguard_oracle.list_rules import judge_lists
 from kvguard_oracle.micro_batches import judge_missing
 from kvguard_oracle.outcome import END_ABANDONED, apply_end, apply_outcome, had_forward
 from kvguard_oracle.passes import (
@@ -172,6 +173,9 @@ class Judge:
             # which of the two is meant is not known
             self.bindings_lost = True
             self.gap("admitted-twice", begin.step)
+        if not self.bindings_lost and not all(is_followed(self.geometry, e) for e in begin.events):
+            self.bindings_lost = True
+            self.gap("table-event-not-followed", begin.step)
         if self.bindings_lost:
             self.gap("bindings-lost", begin.step)
             return
@@ -237,7 +241,7 @@ class Judge:
         for part in plan.groups:
             if not says_what_was_shown(plan, self.geometry.groups[part.group]):
                 continue
-            if part.table is not None:
+            if part.table is not None or (part.lists is not None and part.lists.presented()):
                 step.tables.add(part.group)
             if part.slots is not None:
                 step.slots.add(part.group)
@@ -253,6 +257,8 @@ class Judge:
         findings += judge_tables(view)
         frontier, assumptions = judge_frontier(view)
         findings += frontier
+        # the list of a row whose start is taken from the plan is judged too
+        findings += judge_lists(view)
         if reads_as_the_target(plan):
             findings += judge_lifetime(view)
             findings += judge_loading_reads(view)

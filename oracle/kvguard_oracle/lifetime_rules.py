@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of what is gone (0701). judging.md, Windows, read-stale."""
+"""Reads of what is gone (0701). judging.md, Windows and Rings, read-stale."""
 
 from __future__ import annotations
 
 from kvguard_oracle.account import Account, Entry
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import Group
+from kvguard_oracle.rings import first_read, was_written_over
 from kvguard_oracle.view import KnownRow, View
 from kvguard_oracle.windows import is_needed, read_position
 
@@ -20,6 +21,8 @@ def judge_lifetime(view: View) -> list[Finding]:
         for group in view.groups():
             if group.forgets() and not group.is_state():
                 findings += judge_row(view, group, row)
+            if group.is_ring():
+                findings += judge_ring_row(view, group, row)
     return findings
 
 
@@ -33,6 +36,13 @@ def judge_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
             position = read_position(group, column, row.start)
             return [view.finding(READ_STALE, row, position, group.index)]
     return []
+
+
+def judge_ring_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
+    assert row.start is not None
+    if not was_written_over(group, row.request, row.start):
+        return []
+    return [view.finding(READ_STALE, row, first_read(group, row.start), group.index)]
 
 
 def is_gone(account: Account, group: Group, entry: Entry) -> bool:

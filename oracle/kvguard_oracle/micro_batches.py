@@ -32,12 +32,18 @@ def is_too_long(row: KnownRow) -> bool:
     return row.before + len(row.tokens) > row.scheduled.row.num_tokens
 
 
-def is_a_part(plan: Plan, row: KnownRow) -> bool:
-    """A micro-batch's row that is not known to hold all of its request's tokens."""
+def begins_its_request(plan: Plan, row: KnownRow) -> bool:
+    """The row has the first token of its request's step."""
+    return plan.pass_name != MICRO_BATCH or (row.has_tokens() and row.before == 0)
+
+
+def ends_its_request(plan: Plan, row: KnownRow) -> bool:
+    """The row ends with the last token of its request's step."""
     if plan.pass_name != MICRO_BATCH:
+        return True
+    if row.tokens is None or not row.tokens:
         return False
-    whole = row.tokens is not None and len(row.tokens) == row.scheduled.row.num_tokens
-    return row.before != 0 or not whole
+    return row.before + len(row.tokens) == row.scheduled.row.num_tokens
 
 
 def judge_missing(account: Account, step: OpenStep) -> list[Finding]:

@@ -38,7 +38,7 @@ def first_valid_position(account: Account, group: Group, block: int, besides: in
             if not part.keeps_tokens():
                 continue
             for column, entry in enumerate(request.rows[part.index]):
-                position = part.first_of(column)
-                if entry.claims and entry.block == block and position < request.low:
-                    return position
+                is_valid = part.begins_before(column, request.low)
+                if entry.claims and entry.block == block and is_valid:
+                    return part.first_of(column)
     return None

@@ -12,12 +12,15 @@ MOST_IN_A_ROW = 8
 
 
 def block_runs(group: Group, tokens: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(first position, block) of each run of tokens whose slots lie in one block."""
+    """(first position, block) of each run of tokens whose slots lie in one block.
+
+    A slot that is nobody's ends a run: out of range, in the null block, or the trash.
+    """
     runs = []
     previous: int | None = None
     for position, slot in tokens:
         block = group.block_of_slot(slot) if group.slot_in_range(slot) else None
-        if block is not None and group.pool.is_null(block):
+        if block is not None and (group.pool.is_null(block) or group.pool.is_trash(slot)):
             block = None
         if block is not None and block != previous:
             runs.append((position, block))

@@ -23,11 +23,18 @@ def judges(plan: Plan, group: Group) -> bool:
         return False
     if group.is_cross() or plan.pass_name == CROSS:
         return group.is_cross() and plan.pass_name == CROSS
-    return not (group.is_state() and plan.pass_name == DRAFT)
+    if group.is_ring() and plan.pass_name == MICRO_BATCH:
+        return False
+    return not ((group.is_state() or group.is_ring()) and plan.pass_name == DRAFT)
 
 
 def says_what_was_shown(plan: Plan, group: Group) -> bool:
-    """A draft pass says of no group that it was shown, a CROSS pass of CROSS groups alone."""
+    """A draft pass says of no group that it was shown, a CROSS pass of CROSS groups alone.
+
+    Parts of the target say nothing of rings.
+    """
+    if group.is_ring() and plan.pass_name == MICRO_BATCH:
+        return False
     return plan.pass_name != DRAFT and group.is_cross() == (plan.pass_name == CROSS)
 
 

@@ -136,6 +136,8 @@ def code_of(view: View, group: Group, slots: list[int], place: Place) -> int | N
     if not place.written:
         if slot == view.account.geometry.pad_slot:
             return None
+        if group.pool.is_trash(slot):
+            return SLOT_PAD
         return SLOT_NOT_LOCAL if group.slot_in_range(slot) else SLOT_OUT_OF_RANGE
     block = view.account.bound_block(place.row.request.key, group, place.position)
     if not is_wrong(view, group, place.position, slot, block):
@@ -145,7 +147,7 @@ def code_of(view: View, group: Group, slots: list[int], place: Place) -> int | N
 
 def is_foreign(view: View, group: Group, slot: int, place: Place) -> bool:
     """A live request other than the row's has a claim to the block that the slot lies in."""
-    if not group.slot_in_range(slot):
+    if not group.slot_in_range(slot) or group.pool.is_trash(slot):
         return False
     block, key = group.block_of_slot(slot), place.row.request.key
     if group.pool.is_null(block):

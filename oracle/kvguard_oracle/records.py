@@ -78,6 +78,32 @@ class States:
 
 
 @dataclass
+class ReadList:
+    """CSR or FLAT: row b reads entries[offsets[b]] .. entries[offsets[b + 1] - 1]."""
+
+    # FLAT, and what stands for "the token written now"; None: CSR
+    sentinel: int | None
+    offsets: list[int] | None
+    entries: list[int] | None
+    last_page_len: list[int] | None = None
+
+    def is_flat(self) -> bool:
+        return self.sentinel is not None
+
+    def presented(self) -> bool:
+        """judging.md, Lists: a FLAT list without an entry may go without offsets."""
+        return self.offsets is not None or (self.is_flat() and self.entries == [])
+
+    def of_row(self, row: int) -> list[int] | None:
+        """None: its offsets are no list's."""
+        if self.offsets is None:
+            return []
+        entries = self.entries or []
+        first, end = self.offsets[row], self.offsets[row + 1]
+        return entries[first:end] if 0 <= first <= end <= len(entries) else None
+
+
+@dataclass
 class GroupPlan:
     group: int
     # None: reads are not presented
@@ -85,6 +111,8 @@ class GroupPlan:
     slots: list[int] | None
     table: Table | None
     states: States | None
+    # of encoding CSR or FLAT
+    lists: ReadList | None
 
 
 @dataclass
@@ -251,18 +279,28 @@ def read_states(reads: Any) -> States:
     return States(array(reads, "in"), array(reads, "out"), array(reads, "init"))
 
 
+def read_list(encoding: str, reads: Any) -> ReadList:
+    if not isinstance(reads, dict):
+        raise UnreadableError("'reads' is not an object")
+    if encoding == "csr":
+        offsets, entries = array(reads, "indptr"), array(reads, "indices")
+        return ReadList(None, offsets, entries, array(reads, "last_page_len"))
+    return ReadList(number(reads, "sentinel"), array(reads, "starts"), array(reads, "slots"))
+
+
 def read_group_plan(line: Line) -> GroupPlan:
     encoding = line.get("encoding")
     if encoding is not None and not isinstance(encoding, str):
         raise UnreadableError(f"'encoding' is {encoding!r}")
-    is_state = encoding == "state"
+    is_state, is_list = encoding == "state", encoding in ("csr", "flat")
     reads = line.get("reads")
     return GroupPlan(
         group=number(line, "group"),
         encoding=encoding,
         slots=array(line, "slots"),
-        table=None if is_state else read_table(reads),
+        table=None if is_state or is_list else read_table(reads),
         states=read_states(reads) if is_state else None,
+        lists=read_list(encoding, reads) if encoding is not None and is_list else None,
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write slots (04xx). judging.md, PLAN, Slot, and Context parallel (0407).
+"""Write slots (04xx). judging.md, PLAN, Slot, Context parallel (0407), Rings and Write trash.
 
 The address is mrv2.md 3.1 and 3.2.
 """
@@ -31,6 +31,8 @@ class Token:
     # what is bound where the position lives; None: no column
     block: int | None
     wrong: bool
+    # of a ring: the step itself writes over it
+    clipped: bool = False
 
 
 def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> list[Token]:
@@ -42,9 +44,18 @@ def row_tokens(view: View, group: Group, slots: list[int], row: KnownRow) -> lis
         if is_beyond_the_model(view, position):
             break
         block = view.account.bound_block(row.request.key, group, position)
-        wrong = is_wrong(view, group, position, slots[index], block)
-        tokens.append(Token(position, slots[index], block, wrong))
+        clipped = group.is_ring() and position + group.window < row.start + len(row.tokens)
+        if clipped:
+            wrong = not writes_nothing(view, group, slots[index])
+        else:
+            wrong = is_wrong(view, group, position, slots[index], block)
+        tokens.append(Token(position, slots[index], block, wrong, clipped))
     return tokens
+
+
+def writes_nothing(view: View, group: Group, slot: int) -> bool:
+    """The pad slot, or the pool's trash."""
+    return slot == view.account.geometry.pad_slot or group.pool.is_trash(slot)
 
 
 def is_beyond_the_model(view: View, position: int) -> bool:
@@ -65,12 +76,13 @@ def is_wrong(view: View, group: Group, position: int, slot: int, block: int | No
     if not fits(group, block):
         # bound as -1: not judged
         return False
-    return slot != group.slot_in(block, position)
+    # the trash is no token's place, whatever is bound
+    return group.pool.is_trash(slot) or slot != group.slot_in(block, position)
 
 
 def classify(view: View, group: Group, position: int, slot: int) -> int:
     """In which way a wrong slot is wrong."""
-    if slot == view.account.geometry.pad_slot:
+    if writes_nothing(view, group, slot):
         return SLOT_PAD
     if not group.slot_in_range(slot):
         return SLOT_OUT_OF_RANGE
@@ -86,7 +98,7 @@ def judge_slots(view: View) -> list[Finding]:
     for group, part in view.parts():
         if part.slots is not None and not group.is_state():
             findings += judge_group(view, group, part.slots)
-            findings += judge_padding(view, part)
+            findings += judge_padding(view, group, part)
     return findings
 
 
@@ -116,6 +128,8 @@ def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) ->
         if not token.wrong:
             continue
         code = classify(view, group, token.position, token.slot)
+        if token.clipped:
+            code = SLOT_MISMATCH
         grade = PROOF
         if view.plan.pass_name == DRAFT and token.block is None and group.is_local(token.position):
             # a draft may run ahead of what is bound; found apart from what is certain
@@ -128,7 +142,7 @@ def wrong_slots(view: View, group: Group, row: KnownRow, tokens: list[Token]) ->
 def written_twice(view: View, group: Group, written: list[tuple[KnownRow, Token]]) -> list[Finding]:
     by_slot: dict[int, list[tuple[KnownRow, Token]]] = {}
     for row, token in written:
-        if token.slot != view.account.geometry.pad_slot:
+        if not writes_nothing(view, group, token.slot):
             by_slot.setdefault(token.slot, []).append((row, token))
     doubled = [slot for slot, tokens in by_slot.items() if len(tokens) > 1]
     if not doubled:
@@ -138,24 +152,24 @@ def written_twice(view: View, group: Group, written: list[tuple[KnownRow, Token]
     return [view.finding(SLOT_WRITTEN_TWICE, row, token.position, group.index)]
 
 
-def judge_padding(view: View, part: GroupPlan) -> list[Finding]:
-    """Beyond the tokens every slot is the pad slot."""
-    return first_real_pad(view, part, view.plan.num_tokens)
+def judge_padding(view: View, group: Group, part: GroupPlan) -> list[Finding]:
+    """Beyond the tokens nothing is written."""
+    return first_real_pad(view, group, part, view.plan.num_tokens)
 
 
 def judge_dummy(view: View) -> list[Finding]:
-    """A dummy pass has no token: every slot in [0, padded_tokens) is the pad slot."""
+    """A dummy pass has no token: no slot in [0, padded_tokens) writes anything."""
     findings = []
     for group, part in view.parts():
         if not group.is_state():
-            findings += first_real_pad(view, part, 0)
+            findings += first_real_pad(view, group, part, 0)
     return findings
 
 
-def first_real_pad(view: View, part: GroupPlan, first: int) -> list[Finding]:
+def first_real_pad(view: View, group: Group, part: GroupPlan, first: int) -> list[Finding]:
     if part.slots is None:
         return []
     for index in range(first, min(view.plan.padded_tokens, len(part.slots))):
-        if part.slots[index] != view.account.geometry.pad_slot:
-            return [view.finding(PAD_SLOT_REAL, None, index, part.group)]
+        if not writes_nothing(view, group, part.slots[index]):
+            return [view.finding(PAD_SLOT_REAL, None, index, group.index)]
     return []

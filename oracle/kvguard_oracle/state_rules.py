@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import MODE_ALIGN, NONE, Group, fits
-from kvguard_oracle.micro_batches import is_a_part
+from kvguard_oracle.micro_batches import begins_its_request, ends_its_request
 from kvguard_oracle.ownership_rules import FOREIGN_WRITE
 from kvguard_oracle.records import States
 from kvguard_oracle.states import (
@@ -35,12 +35,14 @@ def judge_states(view: View) -> tuple[list[Finding], int]:
         if part.states is None:
             continue
         for row in view.rows:
-            if not row.has_tokens() or is_a_part(view.plan, row):
+            if not row.has_tokens():
                 continue
-            read, copied_unsaid = judge_read(view, group, part.states, row)
-            findings += read
-            assumptions += copied_unsaid
-            findings += judge_left(view, group, part.states, row)
+            if begins_its_request(view.plan, row):
+                read, copied_unsaid = judge_read(view, group, part.states, row)
+                findings += read
+                assumptions += copied_unsaid
+            if ends_its_request(view.plan, row):
+                findings += judge_left(view, group, part.states, row)
     return findings, assumptions
 
 
@@ -48,29 +50,27 @@ def judge_read(
     view: View, group: Group, states: States, row: KnownRow
 ) -> tuple[list[Finding], int]:
     """What the row starts from."""
-    assert row.start is not None
     anew = None if states.init is None else states.init[row.index] != 0
-    if row.start == 0:
+    if row.request_start == 0:
         if anew is False:
             return [view.finding(STATE_UNINITIALISED, row, 0, group.index)], 0
         return [], 0
     if anew:
-        return [view.finding(STATE_DISCARDED, row, row.start, group.index)], 0
+        return [view.finding(STATE_DISCARDED, row, row.request_start, group.index)], 0
     if states.starts is None:
         return [], 0
     code, assumed = judge_start(view, group, row, states.starts[row.index])
-    return [view.finding(code, row, row.start, group.index)] if code else [], assumed
+    return [view.finding(code, row, row.request_start, group.index)] if code else [], assumed
 
 
 def judge_start(view: View, group: Group, row: KnownRow, told: int) -> tuple[int | None, int]:
     """The code, if any, and 1 where the engine must have copied the state without a word."""
-    assert row.start is not None
-    standing = place(row.request, group, row.start)
+    standing = place(row.request, group, row.request_start)
     expected = None if standing is None else bound_in(group, row, standing)
     if expected in (None, told):
         return None, 0
     sources = [expected]
-    stored = stored_place(row.request, group, row.start)
+    stored = stored_place(row.request, group, row.request_start)
     if stored is not None:
         # at a boundary the state may stand there too, if anything does
         other = bound_in(group, row, stored)
@@ -92,11 +92,10 @@ def running_state(group: Group, row: KnownRow) -> int | None:
 
     Only then a state is copied there.
     """
-    assert row.start is not None
     before = tokens_before(row.request)
     if group.state_mode != MODE_ALIGN or before is None:
         return None
-    column = column_of_state(group, row.start + row.scheduled.row.num_tokens)
+    column = column_of_state(group, row.request_start + row.scheduled.row.num_tokens)
     return bound_in(group, row, column) if column != column_of_state(group, before) else None
 
 
@@ -111,14 +110,13 @@ def bound_in(group: Group, row: KnownRow, column: int) -> int | None:
 
 def judge_left(view: View, group: Group, states: States, row: KnownRow) -> list[Finding]:
     """Where the row leaves its state."""
-    assert row.start is not None
     if states.ends is None:
         return []
-    expected = bound_in(group, row, last_column(group, row.scheduled.row, row.start))
+    expected = bound_in(group, row, last_column(group, row.scheduled.row, row.request_start))
     told = states.ends[row.index]
     if expected in (None, told):
         return []
-    position = row.start + row.scheduled.row.num_tokens
+    position = row.request_start + row.scheduled.row.num_tokens
     findings = [view.finding(STATE_TARGET_MISMATCH, row, position, group.index)]
     # a claim is of an id in the pool that is not null
     if view.account.held_by_another(group.pool, told, row.request.key):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import BOUND_AS_NOTHING, Group, fits
-from kvguard_oracle.micro_batches import is_a_part
+from kvguard_oracle.micro_batches import begins_its_request, ends_its_request
 from kvguard_oracle.records import Table
 from kvguard_oracle.states import place, written_columns_of
 from kvguard_oracle.view import KnownRow, View
@@ -31,24 +31,24 @@ def expected_entries(group: Group, row: KnownRow) -> list[int]:
 def compared_entries(view: View, group: Group, row: KnownRow, count: int) -> list[int]:
     """Of the first `count` entries, those that are compared (judging.md, Windows, Table)."""
     if group.is_state():
-        if is_a_part(view.plan, row):
-            return []
-        return [column for column in range(count) if is_compared_state(group, row, column)]
+        return [column for column in range(count) if is_compared_state(view, group, row, column)]
     at = row.scheduled.start_high + row.before if row.start is None else row.start
     m = group.entries_per_block()
     return [entry for entry in range(count) if is_needed(group, entry // m, at)]
 
 
-def is_compared_state(group: Group, row: KnownRow, column: int) -> bool:
+def is_compared_state(view: View, group: Group, row: KnownRow, column: int) -> bool:
     """judging.md, States, Table: the place of the start and the written columns.
 
     Tables come before the starts that are taken: one that is taken is not known here.
     """
     if row.start is None:
         return False
-    if column in written_columns_of(group, row.scheduled.row, row.start):
+    start = row.request_start
+    written = written_columns_of(group, row.scheduled.row, start)
+    if column in written and ends_its_request(view.plan, row):
         return True
-    return column == place(row.request, group, row.start)
+    return column == place(row.request, group, start) and begins_its_request(view.plan, row)
 
 
 def is_null_entry(group: Group, value: int) -> bool:

@@ -100,23 +100,30 @@ def judge_handed_out(account: Account, step: int, transfer: Transfer) -> list[Fi
     return []
 
 
+def has_places(group: Group) -> bool:
+    """transfer-misplaced: a position says which column its blocks are for."""
+    return group.keeps_tokens() and not group.is_ring()
+
+
 def judge_load(step: int, load: Transfer, request: Request) -> list[Finding]:
-    if not load.group.keeps_tokens():
+    if not has_places(load.group):
         return []
     row = request.rows[load.group.index]
     for index, block in enumerate(load.blocks):
         column = load.column(index)
         if stands_for_unkept(load.group, block) and not is_needed(load.group, column, request.low):
             continue
-        if column >= len(row) or row[column].block != block:
+        is_bound = column < len(row) and not load.group.is_hole(row[column].block)
+        if not is_bound or row[column].block != block:
             return [misplaced(step, load, request, load.group.first_of(column))]
     return []
 
 
 def judge_send(step: int, send: Transfer, request: Request) -> list[Finding]:
-    if not send.group.keeps_tokens():
+    if not has_places(send.group):
         return []
-    bound = [entry.block for entry in request.rows[send.group.index]]
+    row = request.rows[send.group.index]
+    bound = [entry.block for entry in row if not send.group.is_hole(entry.block)]
     if all(block in bound or stands_for_unkept(send.group, block) for block in send.blocks):
         return []
     return [misplaced(step, send, request, -1)]
@@ -147,7 +154,7 @@ def judge_waiting_loads(account: Account, step: int, admitted: set[int]) -> list
 def judge_late_load(account: Account, step: int, load: Transfer, request: Request) -> list[Finding]:
     """Its request may have come upon other blocks that hold the same."""
     group = load.group
-    if not group.keeps_tokens():
+    if not has_places(group):
         return []
     row = request.rows[group.index]
     for index, block in enumerate(load.blocks):
@@ -203,14 +210,15 @@ def bring_content(account: Account, load: Transfer, index: int) -> None:
     place = (load.group.pool.index, load.blocks[index])
     account.ever_filled.add(place)
     account.forget_content(place)
-    if load.group.is_state():
-        # how many tokens' state was loaded is not said
+    if load.group.is_state() or load.group.is_ring():
+        # how many tokens' state was loaded, or which turn of the ring, is not said
         return
     content = BlockContent(load.group.end_of(column), loaded=True)
     request = account.requests.get(load.request)
     if request is not None and request.key not in account.admitted_now:
         content.kept = request.knowledge.up_to(content.end)
     account.set_home(place, (load.group.index, column))
+    account.loaded_for[place] = load.request
     account.contents[place] = content
 
 
@@ -246,8 +254,7 @@ def judge_failed_row(
         return []
     request = account.requests[scheduled.row.request]
     for column, entry in enumerate(request.rows[group.index]):
-        position = group.first_of(column)
-        if position >= scheduled.start_low:
+        if not group.begins_before(column, scheduled.start_low):
             break
         # what a window has passed is not read
         if group.forgets() and not entry.claims:
@@ -258,6 +265,7 @@ def judge_failed_row(
             # it comes again
             continue
         if not is_written(account, step, group, entry.block):
+            position = group.first_of(column)
             return [Finding(FAILED_LOAD_USED, step.number, group.index, request.key, position)]
     return []
 
@@ -282,7 +290,7 @@ def judge_loading_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
     assert row.start is not None
     transfers, step = view.account.transfers, view.step.number
     for column, entry in enumerate(row.request.rows[group.index]):
-        if group.first_of(column) >= row.start:
+        if not group.begins_before(column, row.start):
             break
         if not is_needed(group, column, row.start):
             continue

@@ -7,9 +7,12 @@ Verdicts).
 
 from __future__ import annotations
 
+from kvguard_oracle.cells import CELL_EVENTS, MOST_ADDED
 from kvguard_oracle.copy_rules import COPY, COPY_DONE, COPY_EVENTS, ZERO_DONE
 from kvguard_oracle.errors import MalformedError, UnsupportedError
-from kvguard_oracle.geometry import Geometry
+from kvguard_oracle.events import SHARE
+from kvguard_oracle.geometry import STATE, Geometry
+from kvguard_oracle.moves import REMAP, is_well_formed
 from kvguard_oracle.records import Begin, Event, GroupPlan, Outcome, Plan, Scheduled
 from kvguard_oracle.transfer_rules import TRANSFER_EVENTS
 from kvguard_oracle.transfers import ANNOUNCING, LOAD
@@ -23,10 +26,12 @@ REQUEST_EVENTS = (
     "append",
     "replace",
     "truncate",
+    SHARE,
+    *CELL_EVENTS,
 )
 # positions and counts beyond it are nonsense; judging.md and kvguard.h name no bound
 MOST_TOKENS = 2**40
-TABLE_EVENTS = ("append", "replace", "truncate")
+TABLE_EVENTS = ("append", "replace", "truncate", SHARE, REMAP, *CELL_EVENTS)
 # kvguard.h, kvguard_event_kind: these use `group`
 GROUP_EVENTS = (*TABLE_EVENTS, "free", *COPY_EVENTS, *ANNOUNCING)
 # transfers, what the worker has done, and (kvguard.h, honesty) what is not known
@@ -61,9 +66,17 @@ def check_event(geometry: Geometry, event: Event) -> None:
     if event.kind in GROUP_EVENTS:
         # a row or an id belongs to one group: a list of ids for all of them says nothing
         require(event.group is not None, "the event names its group")
+    if event.kind in (COPY, COPY_DONE, REMAP):
+        require(len(event.blocks) % 2 == 0, "the blocks are pairs")
     if event.kind in (COPY, COPY_DONE):
-        require(len(event.blocks) % 2 == 0, "the blocks of a copy are pairs")
         require(event.count >= 0, "count is a number of tokens")
+    if event.kind == REMAP:
+        assert event.group is not None
+        group = geometry.groups[event.group]
+        require(is_well_formed(group, event), "nothing moves to two places, or for no reason")
+    if event.kind in CELL_EVENTS:
+        require(event.first >= 0 and event.count >= 0, "first and count are positions")
+        require(abs(event.value) <= MOST_ADDED, "value is added to positions")
     if event.kind == LOAD:
         require(0 <= event.first <= MOST_TOKENS, "first is a position")
         require(0 <= event.count <= MOST_TOKENS, "count is a number of tokens")
@@ -105,8 +118,10 @@ def check_plan(geometry: Geometry, plan: Plan) -> None:
 
 
 def check_group_plan(geometry: Geometry, plan: Plan, part: GroupPlan) -> None:
-    is_state = geometry.groups[part.group].is_state()
-    if part.encoding not in (None, "table") and not (is_state and part.encoding == "state"):
+    group = geometry.groups[part.group]
+    if group.reads_by_list():
+        require(part.encoding in (None, group.encoding), "a group's reads have its own encoding")
+    elif part.encoding not in (None, "table") and not (group.is_state() and part.encoding == STATE):
         raise UnsupportedError(f"docs/judging.md does not define reads encoded as {part.encoding}")
     at_least(part.slots, plan.num_tokens, "slots")
     # judging.md, Prefill context parallel; a rank's part that is too short is a finding
@@ -116,6 +131,9 @@ def check_group_plan(geometry: Geometry, plan: Plan, part: GroupPlan) -> None:
         at_least(part.states.starts, plan.num_rows, "in")
         at_least(part.states.ends, plan.num_rows, "out")
         at_least(part.states.init, plan.num_rows, "init")
+    if part.lists is not None:
+        at_least(part.lists.offsets, plan.num_rows + 1, "the offsets of lists")
+        at_least(part.lists.last_page_len, plan.num_rows, "last_page_len")
     if part.table is None:
         return
     require(len(part.table.rows) >= plan.num_rows, "a table has at least num_rows rows")

@@ -26,6 +26,12 @@ class KnownRow:
     # its request's tokens in earlier micro-batches
     before: int = 0
 
+    @property
+    def request_start(self) -> int:
+        """s of its request: of a part of the target pass, of the first part."""
+        assert self.start is not None
+        return self.start - self.before
+
     def has_tokens(self) -> bool:
         return self.tokens is not None and len(self.tokens) > 0
 

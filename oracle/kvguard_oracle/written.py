@@ -6,6 +6,7 @@ from __future__ import annotations
 from kvguard_oracle.account import Account, OpenStep, Request, ScheduledRequest
 from kvguard_oracle.cross import columns_to_write
 from kvguard_oracle.geometry import Group, Pool
+from kvguard_oracle.rings import columns_begun_in_ring, written_columns_of_ring
 from kvguard_oracle.states import written_columns_of_states
 
 
@@ -15,6 +16,8 @@ def written_columns(group: Group, request: Request, scheduled: ScheduledRequest)
         columns = columns_to_write(request, group)
     elif group.is_state():
         columns = written_columns_of_states(group, scheduled)
+    elif group.is_ring():
+        columns = written_columns_of_ring(group, scheduled)
     else:
         first = group.column_of(scheduled.start_low)
         last = group.column_of(scheduled.start_high + scheduled.row.num_tokens - 1)
@@ -59,6 +62,8 @@ def columns_from_their_first_token(
         return written
     if group.is_state():
         return written if scheduled.start_high == 0 else []
+    if group.is_ring():
+        return [column for column in written if column in columns_begun_in_ring(group, scheduled)]
     return [
         column
         for column in written

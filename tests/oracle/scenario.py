@@ -51,7 +51,8 @@ def geometry(
 
 KIND_VALUES = {
     "admit": 1, "finish": 2, "preempt": 3, "rollback": 4, "domain": 5, "append": 16, "replace": 17,
-    "truncate": 18, "free": 21, "zero": 34, "zero-done": 35, "copy": 36, "copy-done": 37,
+    "truncate": 18, "share": 19, "remap": 20, "free": 21, "erase": 32, "rebase": 33, "zero": 34,
+    "zero-done": 35, "copy": 36, "copy-done": 37,
     "reserve": 48, "load": 49, "load-done": 50, "load-failed": 51, "send-pending": 52,
     "send-done": 53, "cancel": 54, "drain": 55, "gap": 64,
 }  # fmt: skip

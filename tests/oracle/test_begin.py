@@ -223,6 +223,25 @@ def test_two_writers_with_a_connector_are_a_suspicion():
     assert (result.proofs(), result.suspicions()) == ([], {601: 1, 603: 1})
 
 
+@pytest.mark.parametrize("flags", [0, CONNECTOR])
+def test_a_running_request_is_given_free_blocks(flags):
+    """An APPEND to a request of an earlier record is a proof, connector or not."""
+
+    def grades(*events, before=()):
+        first = begin(1, [*admit(1, [3]), *before], [])
+        result = judge(
+            first, end(1), begin(2, list(events), []), geometry_line=geometry(flags=flags)
+        )
+        return [(f.code, f.grade) for f in result.findings]
+
+    suspicion = (601, "suspicion" if flags else "proof")
+    assert grades(append(2, 3), before=admit(2, [])) == [(601, "proof")]
+    # of the same record, or the whole row
+    assert grades(*admit(2, []), append(2, 3)) == [suspicion]
+    row = event("replace", 2, 0, blocks=[3])
+    assert grades(row, before=admit(2, [])) == [suspicion]
+
+
 def stepped(second, flags=0, drafts=0):
     """Step 1 computes 6 tokens (of which `drafts` are drafts), step 2 schedules `second`."""
     first = begin(1, admit(1, [3, 4]), [scheduled(1, 6, 0, drafts)])

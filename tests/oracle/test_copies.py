@@ -149,6 +149,61 @@ def test_zeroing_what_a_window_has_passed():
     assert at(11) == []
 
 
+# zero-live, of a block that a load had filled
+
+
+def loaded(*events, request=2, first=0, blocks=(3, 5), step=1):
+    """A LOAD into blocks, done before its request comes."""
+    load = event("load", request, 0, value=1, first=first, count=6, blocks=list(blocks))
+    return [
+        begin(step, [load, *events], []),
+        end(step),
+        outcome(step, events=[event("load-done", request, value=1)]),
+    ]
+
+
+def zeroed_at_admission(before, row=(3, 5), first=6, key=2, *events, **fields):
+    told = [*events, *admit(key, list(row), first=first), zero(*row[first // 4 :])]
+    result = codes(*before, begin(5, told, []), **fields)
+    return [finding for finding in result if finding[0] == 1202]
+
+
+def test_zeroing_a_new_block_that_a_load_had_filled():
+    # of 6 tokens two are in block 5, which is bound as new
+    assert zeroed_at_admission(loaded()) == [(1202, 0, 2, 4)]
+    assert zeroed_at_admission([begin(1, [], []), end(1)]) == []
+    # a column that holds nothing
+    assert zeroed_at_admission(loaded(), first=4) == []
+    # a column of another request, of another column, or of nobody
+    assert zeroed_at_admission(loaded(request=7)) == []
+    assert zeroed_at_admission(loaded(request=0)) == []
+    assert zeroed_at_admission(loaded(first=4)) == []
+    assert zeroed_at_admission(loaded(first=4, blocks=[5])) == [(1202, 0, 2, 4)]
+
+
+def test_only_a_load_that_is_done_has_filled():
+    load = event("load", 2, 0, value=1, count=6, blocks=[3, 5])
+    assert zeroed_at_admission([begin(1, [load], []), end(1)]) == []
+    failed = [*loaded()[:2], outcome(1, events=[event("load-failed", 2, value=1, blocks=[5])])]
+    assert zeroed_at_admission(failed) == []
+    failed = [*loaded()[:2], outcome(1, events=[event("load-failed", 2, value=1, blocks=[3])])]
+    assert zeroed_at_admission(failed) == [(1202, 0, 2, 4)]
+
+
+def test_a_new_owner_between_the_load_and_the_binding():
+    """What another request has written over the load is not zeroed by mistake."""
+    other = [begin(2, admit(9, [6, 5]), []), end(2), begin(3, [event("finish", 9)], []), end(3)]
+    assert zeroed_at_admission([*loaded(), *other]) == []
+
+
+def test_only_the_column_that_was_loaded_is_looked_at():
+    # request 1 has the block too, with tokens: it is not what the load was for
+    other = [*ran(8, blocks=(6, 5)), *loaded(step=2)]
+    assert zeroed_at_admission(other) == [(1202, 0, 2, 4)]
+    # where the load's own column holds nothing, nothing is found
+    assert zeroed_at_admission(other, first=4) == []
+
+
 # copy-target-held
 
 

@@ -256,19 +256,59 @@ def state_part(index, part, ends, init, table=None):
     return line
 
 
-def test_states_of_whole_requests_alone():
+def test_states_of_whole_requests():
     whole = Row(1, BLOCKS, 0, 6)
     assert with_states(state_part(0, whole, 2, 1)) == []
     assert with_states(state_part(0, whole, 1, 0)) == [(1002, 1, 1, 6), (1003, 1, 1, 0)]
-    # parts are not judged
-    cut = [Row(1, BLOCKS, 0, 4), Row(1, BLOCKS, 4, 2)]
-    assert with_states(*[state_part(i, part, 9, 0) for i, part in enumerate(cut)]) == []
-    empty = Row(1, BLOCKS, 6, 0)
-    assert with_states(state_part(0, whole, 2, 1), state_part(1, empty, 9, 0)) == []
-    # nor are their tables
     assert with_states(state_part(0, whole, 0, 0, table=[9, 9])) == [(301, 1, 1, 1)]
-    parts_of_tables = [state_part(i, part, 0, 0, table=[9, 9]) for i, part in enumerate(cut)]
-    assert with_states(*parts_of_tables) == []
+
+
+def test_a_part_starts_from_or_leaves_the_state_of_its_request():
+    cut = [Row(1, BLOCKS, 0, 2), Row(1, BLOCKS, 2, 3), Row(1, BLOCKS, 5, 1)]
+
+    def shown(*states):
+        plans = [
+            state_part(i, row, *two) for i, (row, two) in enumerate(zip(cut, states, strict=True))
+        ]
+        return with_states(*plans)
+
+    # what the first leaves and the last starts from is not judged, nor the one between them
+    assert shown((9, 1), (9, 0), (2, 0)) == []
+    assert shown((2, 0), (9, 1), (2, 1)) == [(1003, 1, 1, 0)]
+    # s + q is the request's own
+    assert shown((9, 1), (2, 0), (1, 0)) == [(1002, 1, 1, 6)]
+    empty = Row(1, BLOCKS, 6, 0)
+    rows = [state_part(0, Row(1, BLOCKS, 0, 6), 2, 1), state_part(1, empty, 9, 0)]
+    assert with_states(*rows) == []
+
+
+def test_what_a_part_starts_from_stands_where_its_request_starts():
+    """4 tokens in column 0, then 4 that are cut in two: the state of 4 tokens, and of 8."""
+    first = step(1, admit(1, BLOCKS, [1, 2, 8]), [(1, 4, 0)])
+
+    def shown(*states, table=False):
+        plans = []
+        for index, (starts, ends) in enumerate(states):
+            line = micro_batch(2, index, Row(1, BLOCKS, 4 + 2 * index, 2))
+            part = group_plan([[starts, ends]], None, 1, 2, [3])
+            line["groups"].append(part if table else state_plan([starts], [ends], [0], 1))
+            plans.append(line)
+        return codes(
+            *first, begin(2, [], [scheduled(1, 4, 4)]), *plans, end(2), groups=[group(), STATES]
+        )
+
+    assert shown((1, 9), (9, 2)) == []
+    assert shown((8, 9), (9, 2)) == [(1001, 1, 1, 4)]
+    assert shown((1, 9), (9, 1)) == [(1002, 1, 1, 8)]
+    # of a table the place, and the written column
+    assert shown((1, 9), (9, 2), table=True) == []
+    assert shown((2, 2), (9, 2), table=True) == [(301, 1, 1, 0)]
+    assert shown((1, 9), (9, 1), table=True) == [(301, 1, 1, 1)]
+
+
+def test_a_part_that_is_too_long_ends_nowhere():
+    rows = [state_part(0, Row(1, BLOCKS, 0, 7), 9, 0)]
+    assert with_states(*rows) == [(104, None, 1, -1), (106, None, 1, 0), (1003, 1, 1, 0)]
 
 
 def test_what_is_shown_counts():

@@ -18,7 +18,20 @@ from pass_scenario import (
     step,
     target,
 )
-from scenario import CONNECTOR, admit, begin, end, event, found, judge, outcome, transfer
+from scenario import (
+    CONNECTOR,
+    admit,
+    begin,
+    end,
+    event,
+    found,
+    group,
+    group_plan,
+    judge,
+    outcome,
+    state_plan,
+    transfer,
+)
 
 LIST = Path(__file__).resolve().parents[1] / "layouts" / "pass_faults.txt"
 
@@ -45,6 +58,33 @@ def left_out():
 
 
 THE_REST = Row(1, [3, 5], 4, 2)
+
+STATES = group(id=1, kind="state", encoding="state", state_mode=2, max_columns=8)
+
+
+def with_state(line, starts, ends, init, table=None):
+    """A plan that shows group 1 besides."""
+    part = state_plan([starts], [ends], [init], 1)
+    line["groups"].append(part if table is None else group_plan([table], None, 1, 2))
+    return line
+
+
+def states_inside(first, last, start=4):
+    """4 more tokens, in two parts: a state goes from block 11 to block 12.
+
+    `first`, `last`: what the parts show.
+    """
+    blocks, events = [3, 5], admit(1, [3, 5], [11, 12], first=0)
+    before = []
+    if start:
+        begun = with_state(target(1, Row(1, blocks, 0, 4)), 0, 11, 1)
+        before, events = step(1, events, [(1, 4, 0)], begun), []
+    parts = [
+        with_state(micro_batch(2, index, Row(1, blocks, start + 2 * index, 2)), *shown)
+        for index, shown in enumerate((first, last))
+    ]
+    return [*before, *step(2, events, [(1, 4, start)], *parts)]
+
 
 # Draft passes
 
@@ -174,6 +214,8 @@ HOST = host_engine()
 WITH_ENCODER = encoder_engine()
 SIX = [1, 2, 3, 4, 5, 6, 7]
 
+WITH_STATES = engine([group(max_columns=8), STATES], max_drafts=0)
+
 SCENARIOS = {
     "micro-batches-by-request": (engine(), by_request(), []),
     "micro-batches-inside-a-request": (engine(), inside(THE_REST), []),
@@ -203,6 +245,31 @@ SCENARIOS = {
         engine(),
         inside(THE_REST, length=6),
         [(501, None, 1, 4)],
+    ),
+    "states-inside-a-request": (
+        WITH_STATES,
+        states_inside((11, 99, 0), (99, 12, 0)),
+        [],
+    ),
+    "first-part-from-another-state": (
+        WITH_STATES,
+        states_inside((13, 99, 0), (99, 12, 0)),
+        [(1001, 1, 1, 4)],
+    ),
+    "first-part-not-initialised": (
+        WITH_STATES,
+        states_inside((11, 99, 0), (99, 11, 0), start=0),
+        [(1003, 1, 1, 0)],
+    ),
+    "last-part-leaves-its-state-elsewhere": (
+        WITH_STATES,
+        states_inside((11, 99, 0), (99, 13, 0)),
+        [(1002, 1, 1, 8)],
+    ),
+    "last-part-table-of-another": (
+        WITH_STATES,
+        states_inside((11, 99, 0, [11, 19]), (99, 12, 0, [19, 13])),
+        [(301, 1, 1, 1)],
     ),
     "draft-reuses-the-target": (
         engine(),

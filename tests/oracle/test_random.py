@@ -7,6 +7,7 @@ import core_bridge
 import pytest
 from hit_streams import draw_hits
 from kvguard_oracle import judge_lines
+from layout_streams import draw_layouts
 from pass_streams import draw_passes
 from random_streams import draw
 
@@ -31,6 +32,7 @@ CONTENT_CODES = {801, 802}
 NUM_HIT_STREAMS = 1000
 # each has many passes
 NUM_PASS_STREAMS = 100
+NUM_LAYOUT_STREAMS = 150
 STATE_CODES = {1001, 1002, 1003, 1004, 1006}
 PASSES = {"target", "micro-batch", "draft", "cross", "dummy"}
 # whether these are reached where no block is bound twice hangs on the seeds
@@ -49,6 +51,8 @@ def test_the_same_seed_draws_the_same_stream():
     assert draw_hits(5) != draw_hits(6)
     assert draw_passes(5) == draw_passes(5)
     assert draw_passes(5) != draw_passes(6)
+    assert draw_layouts(5) == draw_layouts(5)
+    assert draw_layouts(5) != draw_layouts(6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -96,6 +100,27 @@ def test_passes_reach_what_they_are_drawn_for():
     assert 106 in reached
 
 
+def test_layouts_reach_what_they_are_drawn_for():
+    reached, drawn = set(), set()
+    for seed in range(120):
+        lines = draw_layouts(seed)
+        drawn |= {(part["kind"], part["encoding"]) for part in lines[0]["groups"]}
+        drawn |= {described["kind"] for described in lines[0]["pools"]}
+        events = [told for line in lines for told in line.get("events", [])]
+        drawn |= {(told["kind"], told["value"]) for told in events if told["kind"] == "remap"}
+        drawn |= {told["kind"] for told in events}
+        reached |= {finding.code for finding in judge_lines(lines).findings}
+    lists = {("full", "csr"), ("full", "flat"), ("ring", "table"), ("ring", "flat")}
+    assert drawn >= {
+        *lists,
+        "cells",
+        "erase",
+        "rebase",
+        *(("remap", reason) for reason in (1, 2, 3)),
+    }
+    assert reached >= {203, 301, 302, 303, 304, 403, 406, 501, 601, 602, 701, 803, 804, 1202, 1204}
+
+
 def differences(lines):
     """As far as anything differs: at most 3 sentences."""
     result = judge_lines(copy.deepcopy(lines))
@@ -123,4 +148,10 @@ def test_both_judges_agree_on_hits():
 @needs_library
 def test_both_judges_agree_on_passes():
     found = {seed: differences(draw_passes(seed)) for seed in range(NUM_PASS_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_layouts():
+    found = {seed: differences(draw_layouts(seed)) for seed in range(NUM_LAYOUT_STREAMS)}
     assert {seed: sentences for seed, sentences in found.items() if sentences} == {}

@@ -14,6 +14,7 @@ import shrink
 import shrink_edits as edits
 from kvguard_oracle import geometry as oracle_geometry
 from kvguard_oracle import slot_rules, windows
+from layout_scenario import Row, csr, engine, flat, flat_group, list_group, shown
 from random_streams import draw
 from scenario import (
     admit,
@@ -98,6 +99,50 @@ def test_a_wrong_rule_shrinks_to_a_handful_of_records(name, monkeypatch):
     # it was the rule: both agree where it is right
     monkeypatch.undo()
     assert shrink.signatures(shrink.judge_both(smaller)) == []
+
+
+def listed_plan(encoding):
+    """Three rows that read 2, 1 and 3 entries."""
+    rows = [Row(1, [1, 2], 0, 5), Row(2, [3], 0, 4), Row(3, [4, 5, 6], 0, 9)]
+    show = {"csr": lambda: csr(rows, last=[1, 4, 1]), "flat": lambda: flat(rows)}[encoding]
+    return [list_engine(encoding), shown(1, rows, show())]
+
+
+def test_rows_and_entries_of_lists_are_left_out():
+    program = listed_plan("csr")
+    smaller = edits.without(program, [edits.parts(program, edits.PLAN_ROWS)[1]])
+    lists = smaller[1]["groups"][0]["reads"]
+    assert [lists[name]["values"] for name in ("indptr", "indices", "last_page_len")] == [
+        [0, 2, 5], [1, 2, 4, 5, 6], [1, 1]
+    ]  # fmt: skip
+    # an entry of the first row: those behind it begin one earlier
+    entries = edits.parts(program, edits.LIST_ENTRIES)
+    assert len(entries) == 6
+    lists = edits.without(program, entries[:1])[1]["groups"][0]["reads"]
+    assert (lists["indptr"]["values"], lists["indices"]["values"]) == (
+        [0, 1, 2, 5], [2, 3, 4, 5, 6]
+    )  # fmt: skip
+    assert program == listed_plan("csr")
+
+
+def test_blocks_of_lists_are_renumbered():
+    """Block 9 becomes 1, in slots and entries; the sentinel and the trash stay what they are."""
+    row = Row(1, [9], 0, 2, listed=[36, 37], slots=[36, 38])
+    part = flat([row], sentinel=37)
+    program = [list_engine("flat", trash=38), begin(1, admit(1, [9]), []), shown(1, [row], part)]
+    moved = edits.compacted_blocks(program, 0)[2]["groups"][0]
+    assert moved["slots"]["values"] == [4, 38]
+    assert moved["reads"]["slots"]["values"] == [4, 37]
+    row = Row(1, [9], 0, 2, listed=[18, 19])
+    halves = list_engine("csr", table_unit="kernel_block", kernel_block_size=2)
+    program = [halves, begin(1, admit(1, [9]), []), shown(1, [row], csr([row]))]
+    moved = edits.compacted_blocks(program, 0)[2]["groups"][0]
+    assert moved["reads"]["indices"]["values"] == [2, 3]
+
+
+def list_engine(encoding, trash=-1, **fields):
+    described = flat_group() if encoding == "flat" else list_group()
+    return engine({**described, **fields}, pools=[pool_line(num_blocks=20, write_trash=trash)])
 
 
 @pytest.mark.skipif(not PROGRAMS.is_file(), reason="kvguard_programs is not built")

@@ -150,12 +150,13 @@ def test_a_reset_forgets():
         {"groups": [group(encoding="state")]},
         {"groups": [group()], "pools": [pool(kind="state")]},
         {"groups": [group(placement="chosen")]},
-        {"groups": [group(encoding="csr")]},
+        {"groups": [group(encoding="mask")]},
         {"groups": [group(table_unit="slot")]},
-        {"groups": [group(token_stride=2)]},
+        {"groups": [group(index_scale=2, kind="window", window=4)]},
         {"groups": [group(flags=NO_SLOTS)]},
         {"flags": 64},
         {"pools": [pool(kind="cells")]},
+        {"groups": [group(placement="chosen", encoding="csr")]},
         {"pcp_size": 2, "pcp_layout": 1, "groups": [group(kind="window", window=8)]},
         {"incident": True},
     ],
@@ -169,9 +170,9 @@ def test_other_passes_and_events_are_refused():
     for pass_name in ("graph-replay", "none"):
         with pytest.raises(UnsupportedError):
             judge(*BEFORE, right(pass_name=pass_name))
-    shared = {**event("append", 1, 0), "kind": "share"}
+    mask = {**event("append", 1, 0), "kind": "mask"}
     with pytest.raises(UnsupportedError):
-        judge(begin(1, [shared], []))
+        judge(begin(1, [mask], []))
 
 
 def test_a_gap_in_an_outcome():
