@@ -261,9 +261,9 @@ std::string Body(const kvguard_finding& f, const geometry::Layout& layout, const
     case rules::kReadStale: {
       if (f.group < layout.groups.size() && layout.groups[f.group].IsRing()) {
         return Sprintf(
-            "%s goes on from %lld tokens after it had %lld: its ring holds later tokens where "
+            "%s goes on from %lld tokens after it had more: its ring holds a later token where "
             "position %lld stood.",
-            req, expected, observed, pos);
+            req, expected, pos);
       }
       std::string text = Sprintf("%s still reads position %lld", req, pos);
       if (count > 1) text += Sprintf(" and %llu more columns", count - 1);

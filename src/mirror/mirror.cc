@@ -155,6 +155,7 @@ void Mirror::Truncate(Request* request, const geometry::Group& group, int64_t co
     row.hit_end = std::min(row.hit_end, columns);
     row.hit_first = std::min(row.hit_first, row.hit_end);
     row.entries.resize(static_cast<size_t>(columns * group.EntriesPerBlock()));
+    if (group.IsRing()) request->written.clear();
     row.last_append = std::min(row.last_append, static_cast<uint32_t>(row.entries.size()));
     if (group.Forgets()) {
       row.claimed_in.resize(static_cast<size_t>(columns));
@@ -302,6 +303,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (request.chain.active()) NoteSampled(&request, step);
     if (!lost_.empty()) ContentWritten(request);
     if (states) StatesWritten(&request, abandoned);
+    if (layout_->has_rings) RingsWritten(&request, abandoned);
     if (encoders) request.encoder_written = true;
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;

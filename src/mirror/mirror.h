@@ -104,6 +104,14 @@ struct Request {
   // step.
   int64_t states_end = KVGUARD_NONE;
   int64_t states_drafts = 0;
+  // Rings: the positions that steps wrote, as runs in the order of writing. In a run of an
+  // abandoned step it is not known which.
+  struct Run {
+    int64_t first = 0;
+    int64_t end = 0;
+    bool sure = true;
+  };
+  std::vector<Run> written;
   // Tokens of its encoder's output, and whether a step has written their KV.
   int64_t encoder = 0;
   bool encoder_written = false;
@@ -376,6 +384,9 @@ class Mirror {
     return (ahead < 0 ? ahead + group.ring : ahead) < request.num_tokens;
   }
 
+  // Whether something else stands in a ring where a position stood.
+  static bool IsOverwritten(const Request& request, const geometry::Group& group, int64_t position);
+
   // --- states ---
   // The column that holds the state of so many tokens; KVGUARD_NONE where it is not known.
   static int64_t PlaceOf(const Request& request, const geometry::Group& group, int64_t tokens);
@@ -474,7 +485,10 @@ class Mirror {
   // The step wrote blocks from their first token on.
   void ContentWritten(const Request& request);
   bool OwnersHoldTheirBlocks() const;
-  void EndRow(Request* request, const geometry::Group& group);
+  // Columns up to the last one that is counted and no hole.
+  int64_t LastCounted(const Request& request, const geometry::Group& group) const;
+  void EndRow(Request* request, const geometry::Group& group, int64_t counted);
+  void RingsWritten(Request* request, bool abandoned);
   // Ends the claim of a bound column, if it is one.
   void GiveBack(const Request& request, const geometry::Group& group, int64_t column,
                 uint64_t step);

@@ -126,14 +126,14 @@ void Mirror::Erase(Request* request, const geometry::Group& group, int64_t first
   const int64_t bound = BoundBlocks(*request, group);
   const int64_t end = first < bound && count < bound - first ? first + count : bound;
   for (int64_t column = first; column < end; ++column) TakeOut(request, group, column, step);
-  EndRow(request, group);
+  EndRow(request, group, LastCounted(*request, group));
 }
 
 void Mirror::Rebase(Request* request, const geometry::Group& group, int64_t first, int64_t count,
                     int64_t by, uint64_t step) {
   SettleHits(*request, group, step, true);
   const int64_t bound = BoundBlocks(*request, group);
-  if (first >= bound || by == 0) return EndRow(request, group);
+  if (first >= bound || by == 0) return EndRow(request, group, LastCounted(*request, group));
   const int64_t end = count < bound - first ? first + count : bound;
   constexpr int64_t kMost = int64_t{1} << 24;  // a row that one event may ask for
   const geometry::Pool& pool = layout_->PoolOf(group);
@@ -142,8 +142,11 @@ void Mirror::Rebase(Request* request, const geometry::Group& group, int64_t firs
   std::vector<int32_t>& entries = request->rows[group.id].entries;
   // Whole sums stay in range: |by| is at most 2^40 (CheckEvents).
   std::vector<int64_t> taken;
+  int64_t counted = 0;
   for (int64_t column = first; column < end; ++column) {
     const int64_t to = column + by;
+    const bool counts = column < request->frontier.valid_low && to >= 0 && to < most;
+    if (counts && BlockAt(*request, group, column) >= 0) counted = std::max(counted, to + 1);
     if (to < 0 || to >= most) GiveBack(*request, group, column, step);
     taken.push_back(to < 0 || to >= most ? int64_t{KVGUARD_NONE}
                                          : BlockAt(*request, group, column));
@@ -160,17 +163,29 @@ void Mirror::Rebase(Request* request, const geometry::Group& group, int64_t firs
     const auto old = static_cast<uint32_t>(column - by + 1);
     if (b.home == old && b.home_group == group.id) SetHome(&b, group.id, column);
   }
-  EndRow(request, group);
+  // Of the others, those that were counted and are not covered.
+  const int64_t others = std::min(request->frontier.valid_low, BoundBlocks(*request, group));
+  for (int64_t column = others - 1; column >= counted; --column) {
+    const bool moved = column >= first + by && column < last;
+    if (!moved && BlockAt(*request, group, column) >= 0) counted = column + 1;
+  }
+  EndRow(request, group, counted);
 }
 
-void Mirror::EndRow(Request* request, const geometry::Group& group) {
+int64_t Mirror::LastCounted(const Request& request, const geometry::Group& group) const {
+  int64_t columns = std::min(request.frontier.valid_low, BoundBlocks(request, group));
+  while (columns > 0 && BlockAt(request, group, columns - 1) < 0) --columns;
+  return columns;
+}
+
+void Mirror::EndRow(Request* request, const geometry::Group& group, int64_t counted) {
   Row& row = request->rows[group.id];
   while (!row.entries.empty() && row.entries.back() < 0) row.entries.pop_back();
   row.last_append = std::min(row.last_append, static_cast<uint32_t>(row.entries.size()));
-  int64_t columns = 0;
-  for (const geometry::Group& other : layout_->groups)
-    columns = std::max(columns, BoundBlocks(*request, other));
-  request->frontier = {columns, columns, columns};
+  for (const geometry::Group& other : layout_->groups) {
+    if (other.id != group.id) counted = std::max(counted, LastCounted(*request, other));
+  }
+  request->frontier = {counted, counted, counted};
   Settle(request);
   request->chain.Forget();
 }

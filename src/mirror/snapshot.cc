@@ -3,10 +3,10 @@
 // all of it is proved consistent, since snapshots arrive from files.
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <unordered_set>
 
 #include "mirror/mirror.h"
+#include "mirror/snapshot_bytes.h"
 
 namespace kvguard::mirror {
 namespace {
@@ -14,64 +14,6 @@ namespace {
 constexpr char kMagic[4] = {'K', 'V', 'G', 'S'};
 constexpr uint32_t kVersion = 2;
 constexpr uint8_t kLoaded = 16;  // a block's flag: the request that it was loaded for follows
-
-uint64_t Fnv1a(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-class Writer {
- public:
-  explicit Writer(std::string* out) : out_(out) {}
-  template <typename T>
-  void Put(T value) {
-    static_assert(std::is_integral_v<T>);
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      out_->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
-    }
-  }
-  void Bytes(std::string_view bytes) {
-    Put<uint32_t>(static_cast<uint32_t>(bytes.size()));
-    out_->append(bytes);
-  }
-
- private:
-  std::string* out_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  template <typename T>
-  bool Get(T* value) {
-    if (bytes_.size() - at_ < sizeof(T)) return false;
-    uint64_t v = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      v |= static_cast<uint64_t>(static_cast<unsigned char>(bytes_[at_ + i])) << (8 * i);
-    }
-    at_ += sizeof(T);
-    *value = static_cast<T>(v);
-    return true;
-  }
-  bool Bytes(std::string* out) {
-    uint32_t size;
-    if (!Get(&size) || bytes_.size() - at_ < size) return false;
-    out->assign(bytes_.substr(at_, size));
-    at_ += size;
-    return true;
-  }
-  // A count of elements that take at least `least` bytes each: more than what is left cannot be
-  // true.
-  bool Count(uint32_t* count, size_t least) {
-    return Get(count) && *count <= (bytes_.size() - at_) / least;
-  }
-  bool AtEnd() const { return at_ == bytes_.size(); }
-
- private:
-  std::string_view bytes_;
-  size_t at_ = 0;
-};
 
 uint64_t Fingerprint(const geometry::Layout& layout) {
   std::string bytes;
@@ -301,6 +243,14 @@ void Mirror::Serialize(std::string* out, bool with_content) const {
       writer.Put(request.states_end);
       writer.Put(request.states_drafts);
     }
+    if (layout_->has_rings) {
+      writer.Put(static_cast<uint32_t>(request.written.size()));
+      for (const Request::Run& run : request.written) {
+        writer.Put(run.first);
+        writer.Put(run.end);
+        writer.Put(static_cast<uint8_t>(run.sure));
+      }
+    }
     if (layout_->has_cross) {
       writer.Put(request.encoder);
       writer.Put(static_cast<uint8_t>(request.encoder_written));
@@ -492,13 +442,25 @@ step::Status Mirror::Restore(std::string_view bytes) {
          request.states_drafts < 0 || request.states_drafts > kMost)) {
       return damaged();
     }
+    uint32_t num_runs = 0;
+    if (layout_->has_rings && !reader.Count(&num_runs, 17)) return damaged();
+    request.written.resize(num_runs);
+    for (Request::Run& run : request.written) {
+      uint8_t sure = 0;
+      if (!reader.Get(&run.first) || run.first < 0 || !reader.Get(&run.end) ||
+          run.end < run.first || run.end > kMost || !reader.Get(&sure) || sure > 1) {
+        return damaged();
+      }
+      run.sure = sure != 0;
+    }
     uint8_t written = 0;
     if (layout_->has_cross && (!reader.Get(&request.encoder) || request.encoder < 0 ||
                                request.encoder > kMost || !reader.Get(&written) || written > 1)) {
       return damaged();
     }
     request.encoder_written = written != 0;
-    request.maybe_stale = layout_->forgets;  // looked at once more, at its next row
+    request.maybe_stale =
+        layout_->forgets || layout_->has_rings;  // looked at once more, at its next row
     // Claims are what the rows say: they are counted anew, not read.
     for (const geometry::Group& group : layout_->groups) {
       const int64_t columns = fresh.BoundBlocks(request, group);

@@ -57,7 +57,7 @@ bool LoadingSinceBefore(const Context& context, const Group& group, int64_t bloc
 // The first announced block that the row uses and that is not done: one finding.
 void JudgeUse(Context& context, const Announced& announced, uint32_t code, const Group& group,
               uint64_t b) {
-  if (group.IsState() || group.IsCross() || group.on_host) return;
+  if (group.IsState() || !IsJudgedIn(context.plan->pass, group)) return;
   const RowState& row = (*context.rows)[b];
   const mirror::Mirror& mirror = *context.mirror;
   const Request& request = mirror.at(row.request);
@@ -181,7 +181,7 @@ void JudgeUseBeforeDone(Context& context) {
     }
     const Request& request = mirror.at(row.request);
     for (const Group& group : context.layout().groups) {
-      const bool read = loading && !group.IsState() && !group.IsCross() && !group.on_host;
+      const bool read = loading && !group.IsState() && IsJudgedIn(context.plan->pass, group);
       const int64_t end =
           read ? std::min(mirror.BoundBlocks(request, group),
                           geometry::BlocksFor(group.Kept(row.start), group.block_size))

@@ -42,16 +42,23 @@ bool JudgeRow(Context& context, const geometry::Group& group, uint64_t b) {
 }
 
 // A count that went back leaves a ring without its oldest tokens: later ones stand in their place.
-void JudgeRings(Context& context, uint64_t b) {
+// True if nothing is missing.
+bool JudgeRings(Context& context, uint64_t b) {
   const RowState& row = (*context.rows)[b];
-  const int64_t most = context.mirror->at(row.request).filled;
+  const mirror::Request& request = context.mirror->at(row.request);
+  bool good = true;
   for (const geometry::Group& group : context.layout().groups) {
-    const int64_t first = group.IsRing() ? group.FirstInRing(row.start) : row.start;
-    if (first >= row.start || first + group.ring >= most) continue;
+    if (!group.IsRing() || !IsJudgedIn(context.plan->pass, group)) continue;
+    int64_t position = group.FirstInRing(row.start);
+    while (position < row.start && !mirror::Mirror::IsOverwritten(request, group, position))
+      ++position;
+    if (position == row.start) continue;
+    good = false;
     kvguard_finding& finding = EmitRow(context, kReadStale, b, group.id);
-    finding.pos = first;
-    SetValues(finding, row.start, most);
+    finding.pos = position;
+    SetValues(finding, row.start, KVGUARD_NONE);
   }
+  return good;
 }
 
 }  // namespace
@@ -100,9 +107,8 @@ void JudgeLifetimes(Context& context) {
     }
     ++judged;
     mirror::Request& request = context.mirror->at(row.request);
-    if (context.layout().has_rings) JudgeRings(context, b);
     if (!request.maybe_stale) continue;
-    bool good = true;
+    bool good = !context.layout().has_rings || JudgeRings(context, b);
     for (const geometry::Group& group : context.layout().groups) {
       if (group.Forgets() && !group.IsState() && !group.on_host)
         good = JudgeRow(context, group, b) && good;

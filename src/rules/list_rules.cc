@@ -206,7 +206,8 @@ void JudgeList(Context& context, const step::GroupPlanView& view) {
     judged += static_cast<uint64_t>(list.wanted);
     const int64_t n = std::min(list.wanted, list.size);
     if (!Matches(context, group, list, lists, n)) Diagnose(context, group, list, lists, n);
-    if (list.size != list.wanted && !(none && row.start == 0)) WrongSize(context, group, list, n);
+    if (list.size != list.wanted && !(none && row.start == 0))
+      WrongSize(context, group, list, group.IsRing() ? KVGUARD_NONE : n);
     if (!lists.last_page.present() || list.wanted == 0) continue;
     const int64_t right = list.end - (list.wanted - 1) * group.TokensPerListEntry();
     if (lists.last_page[b] == right) continue;

@@ -23,7 +23,8 @@ void Dedupe(Context& context, Request& request, const Group& group, int64_t colu
   mirror.TakeOut(&request, group, column, context.step);
   mirror.SetEntries(&request, group, column, block);
   mirror::Block& b = mirror.TouchBlock(group, block);
-  const bool whole = (column + 1) * group.block_size <= request.frontier.valid_low;
+  const bool whole =
+      !group.IsRing() && (column + 1) * group.block_size <= request.frontier.valid_low;
   if (named || !whole) {
     kvguard_finding& finding =
         named ? Emit(context, kBlockRepeated) : Emit(context, kBlockOwned, KVGUARD_GRADE_PROOF);

@@ -135,7 +135,7 @@ bool RowMatches(const Context& context, const Group& group, const step::Ints& sl
   if (!group.plain) {
     if (group.IsSharded()) return TokenByToken(context, group, slots, row);
     if (group.IsRing() || group.token_stride > 1) return EachMatches(context, group, slots, row);
-    if (group.IsScaled()) return BlockByBlock(context, group, slots, row);
+    if (group.IsScaled() || group.cells) return BlockByBlock(context, group, slots, row);
   }
   return WholeRowMatches(context, group, slots, row) || BlockByBlock(context, group, slots, row);
 }
@@ -245,7 +245,6 @@ bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step:
                    const RowState& row) {
   const mirror::Request& request = context.mirror->at(row.request);
   const int64_t most = context.layout().max_model_len;
-  const int64_t bound = context.mirror->BoundBlocks(request, group);
   bool wrong = false;
   const auto each = [&](uint32_t code, bool beyond) {
     kvguard_finding* finding = nullptr;
@@ -253,10 +252,10 @@ bool DiagnoseDraft(Context& context, uint64_t b, const Group& group, const step:
       const int64_t position = row.start + i;
       if (most > 0 && position >= most) break;
       const int64_t observed = slots[row.first_token + static_cast<uint64_t>(i)];
-      if (observed == context.layout().pad_slot) continue;
+      if (IsThrownAway(context, group, observed)) continue;
       const bool local = group.IsLocal(position);
-      const bool unbound = local && position / group.block_size >= bound;
       const int64_t expected = ExpectedSlot(context, request, group, position);
+      const bool unbound = local && expected == KVGUARD_NONE;
       if (unbound != beyond || IsRightSlot(expected, observed, local)) continue;
       if (!beyond && CodeForSlot(context, group, observed, local) != code) continue;
       wrong = true;

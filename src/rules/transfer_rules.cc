@@ -45,7 +45,8 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
     const int64_t column = load.first / group.block_size + static_cast<int64_t>(i);
     const int64_t expected =
         column < bound ? context.mirror->BlockAt(request, group, column) : KVGUARD_NONE;
-    if (expected == load.blocks[i] && column < bound) continue;
+    const bool hole = group.cells && expected < 0;
+    if (expected == load.blocks[i] && column < bound && !hole) continue;
     if (group.Forgets() && load.blocks[i] == context.layout().PoolOf(group).null_block &&
         !group.Needs(column, request.frontier.valid_low)) {
       continue;  // stands for a column that is not kept
@@ -71,7 +72,7 @@ void JudgePlacement(Context& context, const Request& request, const Transfer& lo
 
 void JudgeSend(Context& context, const Request& request, const Transfer& send) {
   const Group& group = context.layout().groups[send.group];
-  if (group.IsState() || group.IsCross()) return;
+  if (group.IsState() || group.IsCross() || group.IsRing()) return;
   for (const int64_t block : send.blocks) {
     // In a windowed group the null block stands for a column that is not kept.
     bool held = group.Forgets() && block == context.layout().PoolOf(group).null_block;

@@ -159,7 +159,7 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   }
   constexpr int64_t kMostSlots = int64_t{1} << 60;
   const int64_t in_pool = layout.pools[group.pool].num_blocks * int64_t{group.block_size};
-  if (stride > scale || group.slot_base < -kMostSlots || group.slot_base > kMostSlots ||
+  if (stride > scale || group.slot_base < 0 || group.slot_base > kMostSlots ||
       in_pool > kMostSlots / scale) {
     return Malformed(
         "groups[%zu]: slots of %lld blocks scaled by %u with stride %u from %lld are not "
@@ -216,7 +216,8 @@ Status CheckGroup(const kvguard_geometry& in, const kvguard_group& group, size_t
   out->token_stride = stride;
   out->slot_base = group.slot_base;
   out->num_slots = pool.num_blocks * out->block_stride;
-  out->plain = group.kind == KVGUARD_GROUP_FULL && !out->on_host && out->ranks == 1 && !scaled;
+  out->plain = group.kind == KVGUARD_GROUP_FULL && !out->on_host && out->ranks == 1 && !scaled &&
+               !out->cells;
   const int64_t entries = pool.num_blocks * out->EntriesPerBlock();
   if (entries > static_cast<int64_t>(kMostPoolBlocks)) {
     return Malformed("groups[%zu]: %lld kernel blocks do not fit an int32 table", i,

@@ -170,7 +170,7 @@ const Spoilt kSpoilt[] = {
     {"tables of slots", kNew, [](Engine& e) { e.groups[1].table_unit = KVGUARD_UNIT_SLOT; }},
     {"slots whose stride makes blocks overlap", kBad,
      [](Engine& e) { e.groups[1].token_stride = 2; }},
-    {"slots from beyond counting", kBad, [](Engine& e) { e.groups[1].slot_base = INT64_MIN; }},
+    {"slots from below 0", kBad, [](Engine& e) { e.groups[1].slot_base = -1; }},
     {"slots scaled beyond counting", kBad,
      [](Engine& e) {
        e.groups[1].block_size = e.groups[1].kernel_block_size = 1u << 31;

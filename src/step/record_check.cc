@@ -111,7 +111,9 @@ Status CheckList(const kvguard_group_plan& group, uint64_t num_rows, ListView* o
     return Malformed("plan: group %u: %llu read entries without offsets of the rows", group.group,
                      static_cast<Ull>(out->entries.count));
   }
-  out->shown = out->offsets.present() || out->entries.present();
+  // A list without entries may have no address.
+  const bool empty = !csr && entries.dtype != KVGUARD_DTYPE_NONE && entries.count == 0;
+  out->shown = out->offsets.present() || out->entries.present() || empty;
   return {};
 }
 

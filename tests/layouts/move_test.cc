@@ -260,6 +260,26 @@ TEST(Cells, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
       });
 }
 
+// Cells that are bound ahead of their tokens are no tokens.
+TEST(Cells, WhatIsBoundAheadIsNotCounted) {
+  Scenario s(Cells());
+  s.Admit("a", {{40, 7, 21, 3}}).Schedule("a", 4).Step();
+  s.Append("a", {9}).Erase("a", 0, 1);
+  s.Computed("a") = 4;
+  s.Schedule("a", 1).Step();
+  EXPECT_TRUE(s.Findings().empty()) << s.Report();
+}
+
+// A pad slot is no slot of a hole, though both are written -1.
+TEST(Cells, APadSlotAtAHoleIsWrong) {
+  Scenario s(Cells());
+  s.Admit("a", {{40, 7}}).Schedule("a", 2).Step();
+  s.Append("a", {9, 8}).Erase("a", 2, 1);
+  s.Computed("a") = 2;
+  s.Schedule("a", 1).Step([](ScenarioPlan& plan) { plan.groups[0].slots[0] = -1; });
+  EXPECT_EQ(s.Codes(), std::vector<uint32_t>{403}) << s.Report();
+}
+
 TEST(Cells, ASlotAtAHoleIsWrong) {
   Scenario s(Cells());
   s.Admit("a", {{40, 7, 21, 3}}).Schedule("a", 3).Step();

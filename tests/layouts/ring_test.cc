@@ -94,6 +94,20 @@ TEST(Rings, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
               s.Finish("a").Admit("b", {{1, 2}}).Schedule("b", 3).Step();
             }}},
           {"ring-of-a-request-that-went-back-a-little", {Ring(), Back(1)}},
+          {"ring-computed-anew-from-the-start",
+           {Ring(),
+            [](Scenario& s) {
+              s.Admit("a", {{2, 1}}).Schedule("a", 12).Step();
+              s.Rollback("a", 12).Schedule("a", 6).Step();
+              for (int i = 0; i < 9; ++i) s.Schedule("a", 1).Step();
+            }}},
+          {"ring-went-back-twice",
+           {Ring(),
+            [](Scenario& s) {
+              s.Admit("a", {{2, 1}}).Schedule("a", 20).Step();
+              s.Rollback("a", 1).Schedule("a", 2).Step();
+              s.Rollback("a", 3).Schedule("a", 1).Step();
+            }}},
           {"B080-slot-of-the-raw-column",
            {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).slots[0] = 12; }, 4)}},
           {"ring-slot-one-turn-late",
@@ -149,6 +163,27 @@ TEST(Rings, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
            {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).list[7] = Of(plan).slots[0]; }, 6)}},
           {"ring-went-back-too-far", {Ring(), Back(5)}},
       });
+}
+
+// What an abandoned step has written is not known: nothing is said of what stands there.
+TEST(Rings, AnAbandonedStepLeavesThemUnknown) {
+  Scenario s(Ring());
+  s.Admit("a", {{2, 1}}).Schedule("a", 8).Step();
+  s.Schedule("a", 2).Begin();
+  s.Plan(s.RightPlan());
+  s.End(KVGUARD_END_ABANDONED);
+  s.Schedule("a", 2).Step();
+  EXPECT_TRUE(s.Findings().empty()) << s.Report();
+}
+
+// Behind a restore it is still known what stands where.
+TEST(Rings, ASnapshotKeepsWhatWasWrittenLast) {
+  Scenario s(Ring());
+  s.Admit("a", {{2, 1}}).Schedule("a", 20).Step();
+  ASSERT_EQ(s.Restore(s.Snapshot()), KVGUARD_OK) << s.error();
+  s.Rollback("a", 5).Schedule("a", 1).Step();
+  ASSERT_EQ(s.Codes(), std::vector<uint32_t>{701}) << s.Report();
+  EXPECT_EQ(s.Findings()[0].pos, 8);
 }
 
 // A ring's block may be handed to a load, and what is read of it must be there.
