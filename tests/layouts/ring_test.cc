@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rings: position p stands at p mod window.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/layouts/planted.h"
@@ -159,6 +161,15 @@ TEST(Rings, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
                           ++Of(plan).starts[2];
                         },
                         6)}},
+          {"ring-list-with-another-sentinel",
+           {Ring(), Decode(
+                        [](ScenarioPlan& plan) {
+                          Of(plan).sentinel = -2;
+                          std::replace(Of(plan).list.begin(), Of(plan).list.end(), -1, -2);
+                        },
+                        6)}},
+          {"ring-list-without-the-sentinel",
+           {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).sentinel = -2; }, 6)}},
           {"ring-list-without-sentinels",
            {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).list[7] = Of(plan).slots[0]; }, 6)}},
           {"ring-went-back-too-far", {Ring(), Back(5)}},
@@ -200,6 +211,14 @@ TEST(Rings, TablesOfThemAreComparedWhole) {
   s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
   s.Schedule("a", 1).Step([](ScenarioPlan& plan) { plan.Table(0, 0, 0) = 1; });
   ASSERT_EQ(s.Codes(), std::vector<uint32_t>{301}) << s.Report();
+}
+
+TEST(Rings, AListOfAnotherLengthNamesNoPosition) {
+  Scenario s(Ring());
+  s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
+  s.Schedule("a", 1).Step([](ScenarioPlan& plan) { --Of(plan).starts[1]; });
+  ASSERT_EQ(s.Codes(), std::vector<uint32_t>{304}) << s.Report();
+  EXPECT_EQ(s.Findings()[0].pos, KVGUARD_NONE);
 }
 
 // B080's neighbour: without a ring's formula the slot of position 13 would be another block's.
