@@ -206,6 +206,20 @@ TEST(Rings, WhatIsZeroedUnderThemIsFound) {
   EXPECT_EQ(s.Findings()[0].pos, 4) << "of the column, not of a position";
 }
 
+// Where a transfer's tokens stand in a ring depends on the turn.
+TEST(Rings, TransfersOfThemAreNotMisplaced) {
+  for (const uint32_t kind : {KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
+    Scenario s(Ring());
+    s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
+    s.Blocks(kind, "a", {9}, 7).Schedule("a", 1).Step();
+    EXPECT_EQ(s.Codes(), std::vector<uint32_t>{});
+    Scenario full;
+    full.Admit("a", {{2, 1, 3, 4}}).Schedule("a", 13).Step();
+    full.Blocks(kind, "a", {9}, 7).Schedule("a", 1).Step();
+    EXPECT_EQ(full.Codes(), std::vector<uint32_t>{1105}) << "the neighbour";
+  }
+}
+
 TEST(Rings, TablesOfThemAreComparedWhole) {
   Scenario s(Ring(8, kTrash, false));
   s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
