@@ -7,7 +7,7 @@
 KVGUARD_SCRIPT=belief
 . "$(dirname "$0")/lib.sh"
 cd "$KVGUARD_ROOT"
-programs=500  # of each of five campaigns: 2,500
+programs=500  # of each of seven campaigns: 3,500
 healthy=2500  # programs of about 40 steps, of each of two campaigns: 200,000 steps
 if [ "${1:-}" = --all ]; then
   programs=5000
@@ -20,7 +20,7 @@ venv=$(scripts/setup.sh | tail -n 1)
 [ -n "${KVGUARD_BUILD:-}" ] || scripts/build.sh build >&2
 build=${KVGUARD_BUILD:-build}
 tool=$build/tests/generate/kvguard_programs
-more=full,window,chunked,zero,copy,transfer,content,dcp,state,cross,draft-pass,micro-batch
+more=full,window,chunked,zero,copy,transfer,content,dcp,state,cross,draft-pass,micro-batch,list,ring,move,cells
 
 passed=0
 failed=0
@@ -55,6 +55,8 @@ part "core against oracle: every layout, one fault in each" differential 4000000
 require=
 part "core against oracle: prefill context parallel, one fault in each" differential 8000000 --mutate \
   --features full,dcp,pcp
+part "core against oracle: lists, rings, moves and cells, one fault in each" differential 10000000 --mutate \
+  --features full,list,ring,move,cells,copy,zero,transfer,content,draft-pass,micro-batch
 part "core against oracle: recurrent states, one fault in each" differential 7000000 --mutate --features full,state,content
 part "healthy steps" "$tool" --healthy --first 5000000 --count "$healthy" --require tests/generate/situations.txt
 part "healthy steps: prefill context parallel" "$tool" --healthy --first 9000000 --count "$((healthy / 5))" --features full,dcp,pcp

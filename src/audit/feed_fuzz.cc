@@ -110,8 +110,9 @@ struct Buffers {
 
 uint32_t EventKind(Input& in) {
   constexpr uint32_t kCommon[] = {
-      KVGUARD_EVENT_ADMIT,  KVGUARD_EVENT_FINISH,  KVGUARD_EVENT_PREEMPT, KVGUARD_EVENT_ROLLBACK,
-      KVGUARD_EVENT_APPEND, KVGUARD_EVENT_REPLACE, KVGUARD_EVENT_TRUNCATE};
+      KVGUARD_EVENT_ADMIT,  KVGUARD_EVENT_FINISH,  KVGUARD_EVENT_PREEMPT,  KVGUARD_EVENT_ROLLBACK,
+      KVGUARD_EVENT_APPEND, KVGUARD_EVENT_REPLACE, KVGUARD_EVENT_TRUNCATE, KVGUARD_EVENT_REMAP,
+      KVGUARD_EVENT_ERASE,  KVGUARD_EVENT_REBASE};
   return in.OneIn(8) ? in.Byte() : kCommon[in.Below(std::size(kCommon))];
 }
 
@@ -127,6 +128,10 @@ std::vector<kvguard_event> Events(Input& in, const Buffers& buffers) {
     event.count = in.Signed(20);
     event.value = in.Signed(20);
     event.num_blocks = in.OneIn(16) ? in.Value(300) : in.Below(8);
+    if (event.kind == KVGUARD_EVENT_REMAP && !in.OneIn(16)) {
+      event.value = 1 + static_cast<int64_t>(in.Below(3));
+      event.num_blocks &= ~uint64_t{1};
+    }
     if (event.num_blocks <= kElements / 2) {
       if (!in.OneIn(32)) event.blocks = buffers.values.data() + in.Below(64);
     } else if (event.num_blocks <= (1u << 26)) {
@@ -186,7 +191,16 @@ const void* HostilePlan(Input& in, Record& r) {
     if (in.OneIn(32)) table.rows = (1u << 20) + 1 + in.Word() % (uint64_t{1} << 40);
     if (in.OneIn(4)) table.seq_lens = r.buffers.Array(in);
     if (in.OneIn(4)) table.row_columns = r.buffers.Array(in);
-    if (in.OneIn(4)) {
+    if (in.OneIn(3)) {
+      group.encoding = in.OneIn(2) ? KVGUARD_READ_CSR : KVGUARD_READ_FLAT;
+      const kvguard_array offsets = r.buffers.Array(in);
+      const kvguard_array entries = r.buffers.Array(in);
+      if (group.encoding == KVGUARD_READ_CSR) {
+        group.reads.csr = {offsets, entries, in.OneIn(2) ? r.buffers.Array(in) : kvguard_array{}};
+      } else {
+        group.reads.flat = {entries, offsets, in.Signed(70)};
+      }
+    } else if (in.OneIn(4)) {
       group.encoding = KVGUARD_READ_STATE;
       group.reads.state = {r.buffers.Array(in), r.buffers.Array(in), r.buffers.Array(in)};
       if (in.OneIn(2)) group.reads.state.init.dtype = KVGUARD_U8;
@@ -231,7 +245,9 @@ const void* HostileOutcome(Input& in, Record& r) {
 
 class Life {
  public:
-  Life(Input& in, const ScenarioOptions& options) : in_(in), a_(options), b_(options) {}
+  // moves: blocks and positions do.
+  Life(Input& in, const ScenarioOptions& options, bool moves)
+      : in_(in), a_(options), b_(options), moves_(moves) {}
 
   void Run() {
     while (!in_.Empty()) {
@@ -337,7 +353,21 @@ class Life {
         decided_.push_back([=](Scenario& s) { s.Admit(name, {blocks}, computed); });
       }
     }
+    if (moves_ && in_.OneIn(3)) {
+      const auto reason = static_cast<uint32_t>(1 + in_.Below(3));
+      std::vector<int64_t> pairs(2 * (1 + in_.Below(3)));
+      for (int64_t& block : pairs) block = static_cast<int64_t>(in_.Below(33));
+      decided_.push_back([=](Scenario& s) { s.Remap(reason, pairs); });
+    }
     for (const std::string& name : names_) {
+      if (moves_ && in_.OneIn(3)) {
+        const auto first = static_cast<int64_t>(in_.Below(16));
+        const auto count = static_cast<int64_t>(in_.Below(16));
+        const int64_t by = static_cast<int64_t>(in_.Below(16)) - 8;
+        decided_.push_back([=](Scenario& s) {
+          by == 0 ? s.Erase(name, first, count) : s.Rebase(name, first, count, by);
+        });
+      }
       const uint64_t what = in_.Below(8);
       if (what == 0) continue;
       if (what == 1) {
@@ -353,9 +383,10 @@ class Life {
   }
 
   void Spoil(ScenarioPlan& plan) {
-    std::vector<int64_t>* arrays[] = {&plan.query_start,     &plan.seq_lens,
-                                      &plan.positions,       &plan.groups[0].table,
-                                      &plan.groups[0].slots, &plan.groups.back().slots};
+    std::vector<int64_t>* arrays[] = {
+        &plan.query_start,     &plan.seq_lens,         &plan.positions,
+        &plan.groups[0].table, &plan.groups[0].slots,  &plan.groups.back().slots,
+        &plan.groups[0].list,  &plan.groups[0].starts, &plan.groups[0].last_page};
     if (in_.OneIn(4)) plan.pass = static_cast<uint32_t>(1 + in_.Below(4));
     if (in_.OneIn(4)) plan.pass_index = static_cast<uint32_t>(in_.Below(3));
     for (auto* states : {&plan.groups.back().in, &plan.groups.back().out}) {
@@ -411,12 +442,47 @@ class Life {
   Input& in_;
   Scenario a_;
   Scenario b_;
+  bool moves_;
   std::vector<std::function<void(Scenario&)>> decided_;
   std::vector<std::string> names_;
   int next_ = 0;
 };
 
 }  // namespace
+
+// Lists in place of tables, rings in place of whole rows, single cells in place of blocks.
+void DrawReads(Input& in, ScenarioOptions* options) {
+  const uint8_t reads = in.Byte();
+  const bool cells = (reads & 64) != 0;
+  if (cells) options->engine_flags &= ~uint32_t{KVGUARD_ENGINE_CONNECTOR};
+  for (size_t g = 0; g < options->groups.size(); ++g) {
+    kvguard::audit::ScenarioGroup& group = options->groups[g];
+    const unsigned what = cells ? 4u : reads >> 3 * g & 7;
+    if ((reads & 128) != 0) group.write_trash = 130;
+    if (what == 0 || (group.kind != KVGUARD_GROUP_FULL && !cells)) continue;
+    if (what >= 6) {
+      group.kind = KVGUARD_GROUP_RING;
+      group.window = 1u + in.Byte() % 16;
+      options->max_drafts = 0;
+    }
+    if (what < 4) {
+      constexpr uint32_t kUnits[] = {KVGUARD_UNIT_BLOCK, KVGUARD_UNIT_KERNEL_BLOCK,
+                                     KVGUARD_UNIT_SLOT};
+      group.encoding = KVGUARD_READ_CSR;
+      group.table_unit = kUnits[what - 1];
+    } else if (what != 6) {
+      group.encoding = KVGUARD_READ_FLAT;
+      group.table_unit = KVGUARD_UNIT_SLOT;
+      group.sentinels = what == 5;
+    }
+    if (!cells) continue;
+    group.kind = KVGUARD_GROUP_FULL;
+    group.window = group.sink = group.retained = 0;
+    group.block_size = group.kernel_block_size = 1;
+    group.pool_kind = KVGUARD_POOL_CELLS;
+    group.sentinels = (reads & 1) != 0;
+  }
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input in(data, size);
@@ -448,7 +514,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // One more group, of a kind that has no tokens of the request's.
   const uint8_t other = in.Byte();
-  if ((other & 3) != 0) {
+  const bool moves = (other & 64) != 0;
+  if (moves) DrawReads(in, &options);
+  const bool cells = options.groups[0].pool_kind == KVGUARD_POOL_CELLS;
+  if ((other & 3) != 0 && !cells) {
     kvguard::audit::ScenarioGroup group;
     group.kind = (other & 3) == 1   ? KVGUARD_GROUP_CROSS
                  : (other & 3) == 2 ? KVGUARD_GROUP_STATE
@@ -463,6 +532,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     options.groups.push_back(group);
   }
   if ((other & 128) != 0) options.engine_flags |= KVGUARD_ENGINE_FILLS_TOLD;
-  Life(in, options).Run();
+  Life(in, options, moves).Run();
   return 0;
 }

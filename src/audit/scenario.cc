@@ -25,7 +25,7 @@ void ShowList(const ScenarioGroup& group, const ScenarioPlan::Group& in, kvguard
   if (entries.count == 0) entries.data = &kNothing;  // shown, and empty
   out->encoding = group.encoding;
   if (group.encoding == KVGUARD_READ_FLAT) {
-    out->reads.flat = {entries, ArrayOf(in.starts), KVGUARD_NONE};
+    out->reads.flat = {entries, ArrayOf(in.starts), in.sentinel};
     return;
   }
   out->reads.csr = {ArrayOf(in.starts), entries, {}};

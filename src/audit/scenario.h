@@ -89,6 +89,7 @@ struct ScenarioPlan {
     // Groups that read by lists; shown in place of the table where starts is not empty.
     std::vector<int64_t> list;
     std::vector<int64_t> starts;
+    int64_t sentinel = KVGUARD_NONE;
     std::vector<int64_t> last_page;  // empty: not presented
     bool table_present = true;
     bool slots_present = true;

@@ -49,6 +49,9 @@ int64_t ExpectedEntry(const Context& context, const Group& group, const List& li
 
 bool IsRight(const Group& group, const List& list, const step::ListView& view, int64_t k,
              int64_t expected, int64_t shown) {
+  // A sentinel may be any number, kNotJudged included.
+  if (group.IsRing() && PositionOf(group, list, k) >= list.state->start)
+    return shown == view.sentinel;
   if (expected == kNotJudged || shown == expected) return true;
   return group.encoding == KVGUARD_READ_FLAT && shown == view.sentinel &&
          PositionOf(group, list, k) >= list.state->start;

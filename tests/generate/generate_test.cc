@@ -25,6 +25,8 @@ Program Make(uint64_t seed, uint32_t features = kFull) {
 // Those that the guard of this build judges, and all that the generator knows.
 constexpr uint32_t kEveryFeature = kFull | kWindow | kChunked | kContent | kZero | kCopy |
                                    kTransfer | kDraftPass | kDcp | kState | kCross;
+constexpr uint32_t kMoving = kFull | kList | kRing | kMove | kCells | kContent | kZero | kCopy |
+                             kTransfer | kDraftPass | kMicro;
 
 TEST(GenerateTest, EqualSeedsGiveEqualPrograms) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
@@ -33,6 +35,8 @@ TEST(GenerateTest, EqualSeedsGiveEqualPrograms) {
     ASSERT_EQ(a.records, b.records) << seed;
     EXPECT_EQ(a.situations, b.situations) << seed;
   }
+  for (uint64_t seed = 1; seed <= 50; ++seed)
+    ASSERT_EQ(Make(seed, kMoving).records, Make(seed, kMoving).records) << seed;
   EXPECT_NE(Make(1).records, Make(2).records);
 }
 
@@ -50,6 +54,13 @@ TEST(GenerateTest, ProgramsKeepToTheirOwnTruth) {
                                kFull | kState,
                                kFull | kCross,
                                kFull | kWindow | kState,
+                               kFull | kList,
+                               kRing,
+                               kFull | kWindow | kRing,
+                               kFull | kMove,
+                               kCells,
+                               kCells | kMove,
+                               kMoving,
                                kEveryFeature};
   for (const uint32_t features : mixtures) {
     for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -71,6 +82,22 @@ TEST(GenerateTest, HealthyProgramsAreCleanUnderTheGuard) {
     EXPECT_EQ(judged.verdict.step_gaps, 0u) << seed;
     EXPECT_GT(judged.verdict.slots, 0u) << seed;
     EXPECT_GT(judged.verdict.entries, 0u) << seed;
+  }
+}
+
+TEST(GenerateTest, ProgramsOfListsRingsMovesAndCellsAreCleanUnderTheGuard) {
+  for (const uint32_t features :
+       {kFull | kList | kDraftPass | kMicro, kFull | kRing | kTransfer | kZero,
+        kFull | kMove | kContent | kCopy | kTransfer, kCells | kMove | kContent}) {
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      Program program = Make(seed, features);
+      const Judged judged = Judge(&program, program.records);
+      ASSERT_EQ(judged.refused, "") << seed;
+      EXPECT_EQ(judged.verdict.verdict, static_cast<uint32_t>(KVGUARD_CLEAN))
+          << "features " << features << ", seed " << seed << ": " << judged.first_error
+          << judged.prose;
+      EXPECT_EQ(judged.verdict.suspicions, 0u) << seed;
+    }
   }
 }
 
@@ -127,6 +154,14 @@ TEST(GenerateTest, OtherFeaturesReachTheirSituations) {
   }
 }
 
+// All that stand behind the first of them.
+TEST(GenerateTest, ListsRingsMovesAndCellsReachTheirSituations) {
+  Situations reached;
+  for (uint64_t seed = 1; seed <= 800; ++seed) reached.Add(Make(seed, kMoving).situations);
+  for (auto s = static_cast<size_t>(Situation::kCsrBlocks); s < kNumSituations; ++s)
+    EXPECT_GT(reached.count(static_cast<Situation>(s)), 0u) << kSituationNames[s];
+}
+
 // A memory that could not contradict the engine would prove nothing.
 TEST(FaultTest, TheTruthShowsEveryFault) {
   for (size_t f = 1; f < static_cast<size_t>(Fault::kCount); ++f) {
@@ -148,11 +183,11 @@ TEST(FaultTest, TheTruthShowsEveryFault) {
 
 // Faults that no stream can hide: the guard has spoken when the memory shows them.
 TEST(FaultTest, TheGuardIsThereInTime) {
-  for (const Fault fault :
-       {Fault::kLostRollback, Fault::kAppendToOldRow, Fault::kNoRoomForDrafts}) {
+  for (const Fault fault : {Fault::kLostRollback, Fault::kAppendToOldRow, Fault::kNoRoomForDrafts,
+                            Fault::kLostMove, Fault::kLostShift}) {
     size_t shown = 0;
     for (uint64_t seed = 1; seed <= 200; ++seed) {
-      Options options = Options::Draw(seed, kFull);
+      Options options = Options::Draw(seed, FeaturesOf(fault));
       options.fault = fault;
       Program program = Generate(options, kSteps);
       if (program.error.empty()) continue;
@@ -194,6 +229,37 @@ TEST(MutateTest, ChangesWhatItSays) {
     EXPECT_EQ(fields.count(field), 1u) << field;
   }
   EXPECT_GT(violated, 200u);  // many land where nothing is judged
+}
+
+TEST(MutateTest, ListsAndMovesAreChangedToo) {
+  std::set<std::string> changed;
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+    Program program = Make(seed, kMoving);
+    const auto mutation = Mutate(program.options, seed, &program.records);
+    if (mutation) changed.insert(mutation->field + " " + mutation->kind);
+  }
+  for (const char* change : {"plan.list_offsets off-by-one",
+                             "plan.list_offsets wrong-unit",
+                             "plan.list_entries stale",
+                             "plan.list_entries by-a-block",
+                             "plan.list_entries wrong-unit",
+                             "plan.last_page_len off-by-one",
+                             "plan.sentinel off-by-one",
+                             "plan.list other-row",
+                             "plan.list sentinel",
+                             "plan.list rotated",
+                             "plan.list dropped",
+                             "plan.list doubled",
+                             "plan.list emptied",
+                             "event.pair dropped",
+                             "event.pair reversed",
+                             "event.pair doubled",
+                             "event.pair swapped",
+                             "event.first off-by-one",
+                             "event.count off-by-one",
+                             "event.value off-by-one"}) {
+    EXPECT_EQ(changed.count(change), 1u) << change;
+  }
 }
 
 TEST(MutateTest, EqualSeedsGiveEqualFaults) {

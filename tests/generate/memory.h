@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/generate/options.h"
@@ -43,6 +44,17 @@ class Memory {
   }
   void Wipe() {
     for (auto& pool : pools_) pool.assign(pool.size(), Tag{});
+  }
+  // Blocks are copied to other places, all pairs (old, new) at once.
+  void MoveBlocks(uint32_t pool, const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+    const std::vector<Tag> before = pools_[pool];
+    const size_t size = sizes_[pool];
+    for (const auto& [from, to] : pairs) {
+      for (size_t i = 0; i < size; ++i) {
+        pools_[pool][static_cast<size_t>(to) * size + i] =
+            before[static_cast<size_t>(from) * size + i];
+      }
+    }
   }
   void WipeBlock(uint32_t pool, int64_t block) {
     for (size_t i = 0; i < sizes_[pool]; ++i)

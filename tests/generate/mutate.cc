@@ -108,6 +108,14 @@ class Sites {
         Wide("event.first", &event.first, element, BlockSize());
         Wide("event.count", &event.count, element, BlockSize());
       }
+      if (event.kind == KVGUARD_EVENT_ERASE || event.kind == KVGUARD_EVENT_REBASE) {
+        Narrow("event.group", &event.group, element, static_cast<int64_t>(options_.groups.size()));
+        Wide("event.first", &event.first, element, BlockSize(), options_.max_model_len + 1);
+        Wide("event.count", &event.count, element, BlockSize(), options_.max_model_len + 1);
+        if (event.kind == KVGUARD_EVENT_REBASE)
+          Wide("event.value", &event.value, element, 1, options_.max_model_len + 1);
+      }
+      if (event.kind == KVGUARD_EVENT_REMAP) Wide("event.reason", &event.value, element, 1, 4);
       for (size_t t = 0; t < event.tokens.size(); ++t)
         Wide("event.tokens", &event.tokens[t], static_cast<int64_t>(t));
     }
@@ -125,6 +133,22 @@ class Sites {
       Narrow("scheduled.num_drafts", &row.num_drafts, element, options_.max_drafts + 1);
     }
   }
+  void Lists(const GroupOptions& of, int64_t blocks, GroupPlan* group) {
+    const auto g = static_cast<int64_t>(group->group);
+    const int64_t unit = of.list_unit();
+    const int64_t per_block = of.block_size / unit;
+    All("plan.list_offsets", &group->offsets, per_block, 0, g, of.block_size);
+    for (size_t i = 0; i < group->entries.values.size(); ++i) {
+      int64_t& entry = group->entries.values[i];
+      // Slots in place of blocks, and the reverse.
+      const int64_t other = unit > 1 ? entry * unit : of.block_size > 1 ? entry / of.block_size : 0;
+      Wide("plan.list_entries", &entry, static_cast<int64_t>(i), per_block, blocks * per_block,
+           group->entries.dtype, g, other);
+    }
+    All("plan.last_page_len", &group->last_page, of.block_size, unit + 1, g);
+    if (of.encoding == KVGUARD_READ_FLAT)
+      Wide("plan.sentinel", &group->sentinel, -1, 1, blocks * of.block_size, KVGUARD_I64, g);
+  }
   void OfPlan() {
     Plan& plan = record_.plan;
     for (size_t b = 0; b < plan.requests.size(); ++b)
@@ -141,6 +165,7 @@ class Sites {
       All("plan.slots", &group.slots, of.block_size, blocks * of.block_size, g, of.block_size);
       All("plan.group_seq_lens", &group.seq_lens, of.block_size, options_.max_model_len + 1, g);
       All("plan.row_columns", &group.row_columns, of.entries_per_block(), 0, g, m);
+      if (of.reads_by_list()) Lists(of, blocks, &group);
       All("plan.state_in", &group.in, 1, blocks, g);
       All("plan.state_out", &group.out, 1, blocks, g);
       All("plan.state_init", &group.init, 1, 2, g);
@@ -280,6 +305,10 @@ void Double(std::vector<T>* in, size_t index) {
 
 std::optional<Mutation> ChangeBegin(Random* random, Record* record, Mutation m) {
   std::vector<Event>& events = record->events;
+  const bool moves = std::any_of(events.begin(), events.end(), [](const Event& event) {
+    return event.kind == KVGUARD_EVENT_REMAP;
+  });
+  if (moves && random->OneIn(2)) return ChangePair(random, &events, m);
   const uint64_t what = random->Below(9);
   if (what < 6) {
     if (events.empty()) return std::nullopt;
@@ -348,6 +377,10 @@ std::optional<Mutation> ChangeBegin(Random* random, Record* record, Mutation m) 
 
 std::optional<Mutation> ChangePlan(Random* random, Record* record, Mutation m) {
   Plan& plan = record->plan;
+  const bool lists = std::any_of(plan.groups.begin(), plan.groups.end(), [](const GroupPlan& g) {
+    return g.encoding == KVGUARD_READ_CSR || g.encoding == KVGUARD_READ_FLAT;
+  });
+  if (lists && random->OneIn(2)) return ChangeList(random, &plan, m);
   const auto row = [&] { return static_cast<size_t>(random->Below(plan.num_rows)); };
   switch (random->Below(9)) {
     case 0: {  // a row's tokens are shown under another row's name
@@ -470,8 +503,20 @@ std::optional<Mutation> StaleArray(Random* random, std::vector<Record>* records,
         from = &earlier.plan.groups[g].slots;
         break;
       default: {
-        m.field = "plan.table";
         m.group = plan.groups[g].group;
+        if (!plan.groups[g].entries.values.empty()) {
+          GroupPlan& group = plan.groups[g];
+          const GroupPlan& old = earlier.plan.groups[g];
+          const GroupPlan before = group;
+          const bool offsets = random->OneIn(2);
+          m.field = offsets ? "plan.list_offsets" : "plan.list_entries";
+          std::vector<int64_t>& to = offsets ? group.offsets.values : group.entries.values;
+          const auto& from_list = offsets ? old.offsets.values : old.entries.values;
+          std::copy_n(from_list.begin(), std::min(to.size(), from_list.size()), to.begin());
+          if (group == before) return std::nullopt;
+          return m;
+        }
+        m.field = "plan.table";
         Table& table = plan.groups[g].table;
         const Table& old = earlier.plan.groups[g].table;
         const Table before = table;

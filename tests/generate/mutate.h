@@ -24,6 +24,11 @@ struct Mutation {
   int64_t new_value = 0;
 };
 
+// Of a BEGIN's events: a pair of blocks that move. m: what is known of the fault so far; nullopt
+// where there is no place for one.
+std::optional<Mutation> ChangePair(Random* random, std::vector<Event>* events, Mutation m);
+// A row's list is another one's, out of order, without one of its entries, or gone.
+std::optional<Mutation> ChangeList(Random* random, Plan* plan, Mutation m);
 // Changes one of the records; nullopt where the draw found no place for its fault.
 std::optional<Mutation> MutateOnce(const Options& options, Random* random,
                                    std::vector<Record>* records);

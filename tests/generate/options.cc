@@ -47,6 +47,48 @@ void Shard(Random& random, const Options& o, GroupOptions* group) {
 
 Length DrawLength(Random& random) { return static_cast<Length>(random.Below(3)); }
 
+// A full group whose attention reads a list of its own.
+void DrawList(Random& random, GroupOptions* group) {
+  group->encoding = random.OneIn(2) ? KVGUARD_READ_CSR : KVGUARD_READ_FLAT;
+  if (group->encoding == KVGUARD_READ_FLAT || random.OneIn(3)) group->unit = KVGUARD_UNIT_SLOT;
+  group->row_columns = group->seq_lens = false;
+  group->offsets_dtype = random.OneIn(4) ? KVGUARD_I64 : KVGUARD_I32;
+  group->last_page = group->encoding == KVGUARD_READ_CSR && random.OneIn(2);
+  if (group->encoding != KVGUARD_READ_FLAT) return;
+  group->sentinels = random.OneIn(2);
+  group->empty_at_start = random.OneIn(2);
+  static const std::vector<int64_t> kSentinels = {-1, -1, -2, INT32_MAX};
+  group->sentinel = random.Of(kSentinels);
+}
+
+// A ring goes with one scheduler's count, and finds nothing that others wrote.
+void DrawRing(Random& random, Options* o, GroupOptions* group) {
+  o->max_drafts = 0;
+  o->draft_pass = o->prefix_cache = o->loads = o->copies = false;
+  o->rolls_back = random.OneIn(2);
+  group->window = random.Range(1, 14);
+  group->all_columns = random.OneIn(4);
+  if (group->unit == KVGUARD_UNIT_SLOT || random.OneIn(2)) {
+    DrawList(random, group);
+    group->encoding = KVGUARD_READ_FLAT;
+    group->unit = KVGUARD_UNIT_SLOT;
+    group->last_page = group->empty_at_start = false;
+    group->sentinels = true;
+  }
+}
+
+// A cache of single tokens in any order: the engine binds exactly what it computes.
+void DrawCells(Random& random, Options* o, GroupOptions* group) {
+  o->lookahead = 0;
+  o->connector_flag = o->loads = o->sends = false;
+  group->cells = true;
+  group->block_size = group->kernel_block_size = 1;
+  DrawList(random, group);
+  group->encoding = KVGUARD_READ_FLAT;
+  group->unit = KVGUARD_UNIT_SLOT;
+  group->last_page = false;
+}
+
 // What does not go together with a recurrence here: its states cannot be taken back, and where each
 // block's end has one, drafts would leave them behind wrong tokens.
 void Simplify(Options* o, GroupOptions* group) {
@@ -76,6 +118,16 @@ void DrawMemory(Random& random, Options* o) {
   if (o->has(kWindow)) kinds.push_back(KVGUARD_GROUP_WINDOW);
   if (o->has(kChunked)) kinds.push_back(KVGUARD_GROUP_CHUNKED);
   if (o->has(kState)) kinds.push_back(KVGUARD_GROUP_STATE);
+  // What shuts others out is drawn for a program, not for a group.
+  const uint64_t rare = kinds.size() > 1 ? 5 : 2;
+  o->cells = o->has(kCells) && ((kinds.empty() && !o->has(kRing)) || random.OneIn(rare));
+  if (o->has(kRing) && (kinds.empty() || random.OneIn(rare))) {
+    if (o->has(kFull) && random.OneIn(2)) kinds = {KVGUARD_GROUP_FULL};
+    kinds.push_back(KVGUARD_GROUP_RING);
+  } else if (o->has(kMove) && o->has(kFull) && random.OneIn(3)) {
+    kinds = {KVGUARD_GROUP_FULL};  // blocks move where nothing forgets
+  }
+  if (o->cells) kinds = {KVGUARD_GROUP_FULL};
   const int64_t num_groups = random.OneIn(2) ? 1 : random.Range(2, 3);
   const int64_t num_pools = num_groups > 1 && random.OneIn(3) ? 2 : 1;
   const bool alike = random.OneIn(2);  // as an engine that unifies page sizes makes them
@@ -85,12 +137,20 @@ void DrawMemory(Random& random, Options* o) {
       group.block_size = o->groups[0].block_size;
       group.kernel_block_size = o->groups[0].kernel_block_size;
       group.unit = o->groups[0].unit;
+      if (group.unit == KVGUARD_UNIT_SLOT) group.unit = KVGUARD_UNIT_BLOCK;
     }
     if (group.is_state()) Simplify(o, &group);
+    if (group.is_ring()) DrawRing(random, o, &group);
+    if (o->cells) DrawCells(random, o, &group);
     group.pool = g < num_pools
                      ? static_cast<uint32_t>(g)
                      : static_cast<uint32_t>(random.Below(static_cast<uint64_t>(num_pools)));
-    if (o->dcp_size > 1 && !group.is_state() && !random.OneIn(4)) Shard(random, *o, &group);
+    if (o->dcp_size > 1 && !group.is_state() && !group.is_ring() && !group.cells &&
+        !random.OneIn(4))
+      Shard(random, *o, &group);
+    if (o->has(kList) && !o->has(kPcp) && group.kind == KVGUARD_GROUP_FULL && !group.cells &&
+        group.ranks == 1 && !random.OneIn(3))
+      DrawList(random, &group);
     group.columns = group.ColumnsFor(o->max_model_len) + random.Range(0, 2);
     o->groups.push_back(group);
   }
@@ -102,20 +162,31 @@ void DrawMemory(Random& random, Options* o) {
       group.block_size = group.kernel_block_size = o->max_drafts + 2;
     group.columns = group.ColumnsFor(o->max_model_len) + random.Range(0, 2);
   }
-  if (o->has(kCross) && !random.OneIn(4)) DrawCross(random, o);
+  if (o->has(kCross) && !o->cells && !random.OneIn(4)) DrawCross(random, o);
   for (int64_t p = 0; p < num_pools; ++p) {
     PoolOptions pool;
-    pool.null_block = !random.OneIn(5);
+    pool.cells = o->cells;
+    pool.null_block = o->cells ? random.OneIn(4) : !random.OneIn(5);
     int64_t one = 0;  // blocks that the longest request takes
+    int64_t largest = 1;
     for (GroupOptions& group : o->groups) {
       if (group.pool != static_cast<uint32_t>(p)) continue;
       if (group.forgets()) pool.null_block = true;
+      largest = std::max(largest, group.block_size);
       one += group.ColumnsFor(group.is_cross() ? o->max_encoder : o->max_model_len);
     }
     pool.num_blocks = one + (pool.null_block ? 1 : 0) + random.Range(0, one * 3 / 2 + 1);
+    if (o->has(static_cast<Feature>(kRing | kList)) && !o->has(kPcp) && random.OneIn(2))
+      pool.write_trash = pool.null_block ? 0 : pool.num_blocks * largest;
     for (GroupOptions& group : o->groups) {
-      if (group.pool == static_cast<uint32_t>(p))
-        group.pad_rows_null = pool.null_block && random.OneIn(2);
+      if (group.pool != static_cast<uint32_t>(p)) continue;
+      group.pad_rows_null = pool.null_block && random.OneIn(2) && !group.reads_by_list();
+      group.write_trash = pool.write_trash;
+      if (pool.write_trash < 0) continue;
+      group.clips_on_trash = random.OneIn(2);
+      group.pads_on_trash = random.OneIn(2);
+      // The slot that nothing is read from may stand for what is at hand.
+      if (pool.null_block && random.OneIn(4)) group.sentinel = 0;
     }
     o->pools.push_back(pool);
   }
@@ -135,7 +206,9 @@ const char* const kFaultNames[static_cast<size_t>(Fault::kCount)] = {"none",
                                                                      "no-room-for-drafts",
                                                                      "kernel-formula",
                                                                      "state-same-step",
-                                                                     "send-freed"};
+                                                                     "send-freed",
+                                                                     "lost-move",
+                                                                     "lost-shift"};
 
 uint32_t FeaturesOf(Fault fault) {
   switch (fault) {
@@ -151,6 +224,10 @@ uint32_t FeaturesOf(Fault fault) {
       return kFull | kState;
     case Fault::kSendFreed:
       return kFull | kTransfer;
+    case Fault::kLostMove:
+      return kFull | kList | kMove;
+    case Fault::kLostShift:
+      return kCells;
     default:
       return kFull;
   }
@@ -158,10 +235,11 @@ uint32_t FeaturesOf(Fault fault) {
 
 const std::vector<FeatureName>& FeatureNames() {
   static const std::vector<FeatureName> kNames = {
-      {kFull, "full"}, {kWindow, "window"}, {kChunked, "chunked"},   {kContent, "content"},
-      {kZero, "zero"}, {kCopy, "copy"},     {kTransfer, "transfer"}, {kDraftPass, "draft-pass"},
-      {kDcp, "dcp"},   {kState, "state"},   {kCross, "cross"},       {kMicro, "micro-batch"},
-      {kPcp, "pcp"}};
+      {kFull, "full"},  {kWindow, "window"}, {kChunked, "chunked"},   {kContent, "content"},
+      {kZero, "zero"},  {kCopy, "copy"},     {kTransfer, "transfer"}, {kDraftPass, "draft-pass"},
+      {kDcp, "dcp"},    {kState, "state"},   {kCross, "cross"},       {kMicro, "micro-batch"},
+      {kPcp, "pcp"},    {kList, "list"},     {kRing, "ring"},         {kMove, "move"},
+      {kCells, "cells"}};
   return kNames;
 }
 
@@ -182,12 +260,13 @@ std::optional<uint32_t> ParseFeatures(const std::string& list, std::string* erro
     features |= found->feature;
     begin = end + 1;
   }
-  if ((features & kPcp) != 0 && (features & (kWindow | kChunked | kState | kCross)) != 0) {
+  if ((features & kPcp) != 0 &&
+      (features & (kWindow | kChunked | kState | kCross | kList | kRing | kCells)) != 0) {
     *error = "pcp goes with full groups alone";
     return std::nullopt;
   }
-  if ((features & (kFull | kWindow | kChunked | kState)) == 0) {
-    *error = "no kind of group: name at least one of full, window, chunked, state";
+  if ((features & (kFull | kWindow | kChunked | kState | kRing | kCells)) == 0) {
+    *error = "no kind of group: name at least one of full, window, chunked, state, ring, cells";
     return std::nullopt;
   }
   return features;
@@ -241,6 +320,8 @@ Options Options::Draw(uint64_t seed, uint32_t features) {
   }
   DrawMemory(random, &o);
   o.micro_batches = o.has(kMicro) && random.OneIn(2);
+  for (const GroupOptions& group : o.groups) o.micro_batches = o.micro_batches && !group.is_ring();
+  o.moves = o.has(kMove) && !random.OneIn(4);
   if (o.has(kDcp) && random.OneIn(4)) o.pad_slot = random.OneIn(2) ? -2 : INT32_MAX;
   if (o.has(kPcp)) {
     o.pcp_size = random.Range(2, 4);
@@ -276,12 +357,16 @@ GeometryBuilder Options::Geometry() const {
   fields.pcp_layout = pcp_layout;
   if (pcp_size > 1) fields.num_ranks *= fields.pcp_size;
   for (const PoolOptions& pool : pools) {
-    builder.AddPool(static_cast<uint64_t>(pool.num_blocks), pool.null_block ? 0 : KVGUARD_NONE);
+    kvguard_pool& fields_of = builder.pool(builder.AddPool(static_cast<uint64_t>(pool.num_blocks),
+                                                           pool.null_block ? 0 : KVGUARD_NONE));
+    if (pool.cells) fields_of.kind = KVGUARD_POOL_CELLS;
+    fields_of.write_trash = pool.write_trash;
   }
   for (const GroupOptions& from : groups) {
     kvguard_group& group =
         builder.group(builder.AddGroup(from.pool, static_cast<uint32_t>(from.block_size)));
     group.kind = from.kind;
+    group.encoding = from.encoding;
     group.kernel_block_size = static_cast<uint32_t>(from.kernel_block_size);
     if (from.is_state()) {
       group.encoding = KVGUARD_READ_STATE;
@@ -318,6 +403,8 @@ std::vector<std::pair<std::string, int64_t>> Options::Told() const {
       {"draft_pass", draft_pass},
       {"micro_batches", micro_batches},
       {"fills_told", fills_told},
+      {"moves", moves},
+      {"cells", cells},
       {"pad_slot", pad_slot},
       {"outcome_time", static_cast<int64_t>(outcome_time)},
       {"stages", static_cast<int64_t>(stages)},

@@ -3,6 +3,7 @@
 #ifndef KVGUARD_TESTS_GENERATE_OPTIONS_H_
 #define KVGUARD_TESTS_GENERATE_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ enum Feature : uint32_t {
   kCross = 1u << 10,     // cross-attention over an encoder's output
   kMicro = 1u << 11,     // the target pass comes in micro-batches
   kPcp = 1u << 12,       // prefill context parallel: alone with full groups
+  kList = 1u << 13,      // full groups that are read by lists
+  kRing = 1u << 14,      // groups that write over their oldest tokens
+  kMove = 1u << 15,      // blocks change places
+  kCells = 1u << 16,     // pools of single tokens, whose positions are erased and shifted
 };
 
 struct FeatureName {
@@ -43,6 +48,8 @@ std::optional<uint32_t> ParseFeatures(const std::string& list, std::string* erro
 struct PoolOptions {
   int64_t num_blocks = 0;
   bool null_block = true;  // block 0, never handed out
+  bool cells = false;
+  int64_t write_trash = -1;  // slot that padding and clipped tokens may be written to; -1: none
 };
 
 struct GroupOptions {
@@ -71,8 +78,25 @@ struct GroupOptions {
   int64_t extra_stride = 0;
   bool row_columns = false;
   bool seq_lens = false;
+  // How its reads are shown.
+  uint32_t encoding = KVGUARD_READ_TABLE;
+  uint32_t offsets_dtype = KVGUARD_I32;
+  bool last_page = false;       // CSR
+  bool sentinels = false;       // FLAT: tokens of the step stand as the sentinel
+  bool empty_at_start = false;  // FLAT: no list where every row begins at 0
+  int64_t sentinel = -1;
+  bool all_columns = false;  // RING: the whole ring is bound at once
+  bool cells = false;
+  int64_t write_trash = -1;     // of its pool
+  bool clips_on_trash = false;  // RING: tokens that the step writes over go there
+  bool pads_on_trash = false;
 
   bool kernel_unit() const { return unit == KVGUARD_UNIT_KERNEL_BLOCK; }
+  bool reads_by_list() const { return encoding != KVGUARD_READ_TABLE; }
+  // Tokens of one entry of a list.
+  int64_t list_unit() const { return unit == KVGUARD_UNIT_SLOT ? 1 : unit_tokens(); }
+  // Where a ring keeps a position.
+  int64_t Place(int64_t position) const { return is_ring() ? position % window : position; }
   int64_t entries_per_block() const { return kernel_unit() ? block_size / kernel_block_size : 1; }
   // Tokens of one table entry, on this rank.
   int64_t unit_tokens() const { return kernel_unit() ? kernel_block_size : block_size; }
@@ -104,8 +128,10 @@ struct GroupOptions {
   // Columns of a row that holds so many tokens.
   int64_t ColumnsFor(int64_t tokens) const {
     if (is_state()) return StateColumn(tokens) + 1 + speculative;
+    if (is_ring()) tokens = all_columns ? window : std::min(tokens, window);
     return (tokens + span() - 1) / span();
   }
+  bool is_ring() const { return kind == KVGUARD_GROUP_RING; }
   bool is_cross() const { return kind == KVGUARD_GROUP_CROSS; }
   bool is_state() const { return kind == KVGUARD_GROUP_STATE; }
   bool is_window() const { return kind == KVGUARD_GROUP_WINDOW || kind == KVGUARD_GROUP_CHUNKED; }
@@ -128,6 +154,8 @@ enum class Fault {
   kKernelFormula,    // context parallel slots counted in kernel blocks
   kStateSameStep,    // a state is claimed in the step that makes it
   kSendFreed,        // blocks are given back while they are sent
+  kLostMove,         // the runner's rows name the places that blocks have left
+  kLostShift,        // nor does it shift the positions of cells
   kCount,
 };
 extern const char* const kFaultNames[static_cast<size_t>(Fault::kCount)];
@@ -177,6 +205,8 @@ struct Options {
   bool draft_pass = false;
   bool micro_batches = false;
   bool fills_told = false;
+  bool moves = false;
+  bool cells = false;
   int64_t pad_slot = -1;
   int64_t pcp_size = 1;
   uint32_t pcp_layout = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/generate/pool.h"
 
+#include <algorithm>
+
 namespace kvguard::generate {
 
 BlockPool::BlockPool(int64_t num_blocks, bool null_block)
@@ -53,6 +55,47 @@ void BlockPool::Index(int64_t block, uint64_t hash) {
   if (Of(block).hash != 0 || !index_.emplace(hash, block).second) return;
   Of(block).hash = hash;
   if (evicted_.count(hash) != 0) came_back_.insert(hash);
+}
+
+void BlockPool::Shuffle(Random* random) {
+  std::vector<int64_t> blocks;
+  while (Of(sentinel_).next != sentinel_) {
+    blocks.push_back(Of(sentinel_).next);
+    Unlink(blocks.back());
+  }
+  random->Shuffle(&blocks);
+  for (const int64_t block : blocks) PushBack(block);
+}
+
+void BlockPool::Forget(int64_t block) {
+  if (Of(block).hash != 0) index_.erase(Of(block).hash);
+  Of(block).hash = 0;
+}
+
+void BlockPool::Move(const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+  std::vector<Block> before;
+  std::vector<int64_t> all;
+  for (const auto& [from, to] : pairs) {
+    before.push_back(Of(from));
+    all.push_back(from);
+    all.push_back(to);
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  for (const int64_t block : all) {
+    if (Of(block).refs == 0) Unlink(block);
+    Forget(block);
+    Of(block).refs = 0;
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Block& to = Of(pairs[i].second);
+    to.refs = before[i].refs;
+    to.hash = before[i].hash;
+    if (to.hash != 0) index_[to.hash] = pairs[i].second;
+  }
+  for (const int64_t block : all) {
+    if (Of(block).refs == 0) PushBack(block);
+  }
 }
 
 void BlockPool::Forget() {

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
+#include "tests/generate/random.h"
 #include "tests/generate/situations.h"
 
 namespace kvguard::generate {
@@ -16,6 +18,8 @@ namespace kvguard::generate {
 class BlockPool {
  public:
   BlockPool(int64_t num_blocks, bool null_block);
+  // Blocks that nobody ever held are handed out in this order.
+  void Shuffle(Random* random);
 
   int64_t free() const { return free_; }
   int64_t null_block() const { return null_block_ ? 0 : -1; }
@@ -32,6 +36,12 @@ class BlockPool {
   // Whether this hash was in the index, lost by an eviction, and put there again.
   bool CameBack(uint64_t hash) const { return came_back_.count(hash) != 0; }
   void Index(int64_t block, uint64_t hash);
+  bool indexed(int64_t block) const { return Of(block).hash != 0; }
+  // This block is not in the index any more.
+  void Forget(int64_t block);
+  // Blocks take the places of others, all pairs (old, new) at once: what the new ones were is gone
+  // where they do not move on.
+  void Move(const std::vector<std::pair<int64_t, int64_t>>& pairs);
   // No block is in the index any more.
   void Forget();
 

@@ -68,6 +68,8 @@ int64_t Scheduler::Hit(Request& r) {
       if (pool.CameBack(hash)) situations_.Reach(Situation::kHitAfterEviction);
       if (indexed_in_[Group(g).pool][static_cast<size_t>(block)] == schedules_)
         situations_.Reach(Situation::kHitInSameStep);
+      if (moved_[Group(g).pool][static_cast<size_t>(block)] != 0)
+        situations_.Reach(Situation::kHitOnMoved);
       pool.Touch(block);
       r.blocks[g].push_back(block);
     }
@@ -78,7 +80,7 @@ int64_t Scheduler::Hit(Request& r) {
 
 // Full blocks of known tokens enter the index when the step that fills them is scheduled.
 void Scheduler::Index(Request& r, int64_t tokens) {
-  if (!options_.prefix_cache) return;
+  if (!options_.prefix_cache || r.edited) return;
   for (size_t g = 0; g < options_.groups.size(); ++g) {
     int64_t& j = r.indexed[g];
     if (OnlyLast(g)) {  // its state is that at a block's end only where the step ends there

@@ -20,6 +20,16 @@ void ReachShape(const Options& options, Situations* situations) {
   for (size_t g = 0; g < options.groups.size(); ++g) {
     const GroupOptions& group = options.groups[g];
     if (group.is_state()) situations->Reach(Situation::kState);
+    if (group.cells) situations->Reach(Situation::kCells);
+    if (group.is_ring()) {
+      situations->Reach(Situation::kRing);
+      if (options.groups.size() == 1) situations->Reach(Situation::kRingAlone);
+      if (group.window % group.block_size != 0) situations->Reach(Situation::kRingUneven);
+      if (!group.reads_by_list()) situations->Reach(Situation::kRingTable);
+      for (const GroupOptions& other : options.groups) {
+        if (other.kind == KVGUARD_GROUP_FULL) situations->Reach(Situation::kRingBesideFull);
+      }
+    }
     if (group.kernel_block_size != group.block_size) {
       situations->Reach(group.kernel_unit() ? Situation::kKernelBlocks
                                             : Situation::kKernelBlocksBlockUnit);
@@ -159,6 +169,8 @@ void Engine::AddEvents(const Decision& decision, std::vector<Event>* events) {
     events->push_back(std::move(event));
     ended_.push_back(end.key);
   }
+  AddRemaps(decision.moves, events);
+  AddEdits(decision.edits, events);
   AddTransfers(decision.loads, events);
   for (const Decision::Rollback& rollback : decision.rollbacks) {
     Event event = NewEvent(KVGUARD_EVENT_ROLLBACK, rollback.key);
@@ -175,6 +187,36 @@ void Engine::AddEvents(const Decision& decision, std::vector<Event>* events) {
     } else {
       const Decision::Append& append = decision.appends[i - decision.admissions.size()];
       AddBlocks(KVGUARD_EVENT_APPEND, append.key, append.blocks, events);
+    }
+  }
+  AddRemaps(decision.late_moves, events);
+}
+
+void Engine::AddRemaps(const std::vector<Decision::Remap>& moves, std::vector<Event>* events) {
+  for (const Decision::Remap& move : moves) {
+    Event event = NewEvent(KVGUARD_EVENT_REMAP, 0);
+    event.group = move.group;
+    event.value = move.reason;
+    for (const auto& [from, to] : move.pairs) {
+      event.blocks.push_back(from);
+      event.blocks.push_back(to);
+    }
+    events->push_back(std::move(event));
+  }
+}
+
+void Engine::AddEdits(const std::vector<Decision::Edit>& edits, std::vector<Event>* events) {
+  for (const Decision::Edit& edit : edits) {
+    const size_t groups = program_.options.groups.size();
+    const bool by_group = random_.OneIn(2);
+    for (size_t i = 0; i < edit.parts.size() * groups; ++i) {
+      const RowEdit& part = edit.parts[by_group ? i % edit.parts.size() : i / groups];
+      Event event = NewEvent(part.kind, edit.key);
+      event.group = static_cast<uint32_t>(by_group ? i / edit.parts.size() : i % groups);
+      event.first = part.first;
+      event.count = part.count;
+      event.value = part.value;
+      events->push_back(std::move(event));
     }
   }
 }
@@ -367,7 +409,7 @@ void Engine::Step() {
     program_.situations.Reach(Situation::kOutcomeAfterEnd);
     TellOutcomes(0);
   } else {
-    TellOutcomes(3);
+    TellOutcomes(kMostUntold);
   }
   if (!before_end) EndTransfers();
   // An asynchronous scheduler decides the next step before it hears of the last ones.

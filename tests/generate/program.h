@@ -48,6 +48,8 @@ class Engine {
   void AddBlocks(uint32_t kind, uint64_t key, const Blocks& blocks, std::vector<Event>* events);
   void AddTransfers(const std::vector<Decision::Transfer>& transfers, std::vector<Event>* events);
   void EndTransfers();
+  void AddRemaps(const std::vector<Decision::Remap>& moves, std::vector<Event>* events);
+  void AddEdits(const std::vector<Decision::Edit>& edits, std::vector<Event>* events);
   // Zeroing and copies, announced or done.
   void AddMoves(const Decision& decision, bool done, std::vector<Event>* events);
   void MovesDone(const Decision& decision);

@@ -25,6 +25,14 @@ kvguard_array RecordView::View(const Array& array) {
   return {Typed(array.dtype, array.values), array.values.size(), array.dtype, 0};
 }
 
+// An empty list is presented.
+kvguard_array RecordView::ViewOfList(const Array& array) {
+  static constexpr int64_t kNothing = 0;
+  kvguard_array view = View(array);
+  if (array.present() && array.values.empty()) view.data = &kNothing;
+  return view;
+}
+
 const kvguard_event* RecordView::Events(const Record& record) {
   events_.clear();
   for (const Event& from : record.events) {
@@ -73,6 +81,16 @@ const kvguard_group_plan* RecordView::Groups(const Plan& plan) {
       group.reads.state.in = View(from.in);
       group.reads.state.out = View(from.out);
       group.reads.state.init = View(from.init);
+    } else if (from.encoding == KVGUARD_READ_CSR) {
+      group.reads.csr = {};
+      group.reads.csr.indptr = ViewOfList(from.offsets);
+      group.reads.csr.indices = ViewOfList(from.entries);
+      group.reads.csr.last_page_len = ViewOfList(from.last_page);
+    } else if (from.encoding == KVGUARD_READ_FLAT) {
+      group.reads.flat = {};
+      group.reads.flat.slots = ViewOfList(from.entries);
+      group.reads.flat.starts = ViewOfList(from.offsets);
+      group.reads.flat.sentinel = from.sentinel;
     }
     groups_.push_back(group);
   }

@@ -71,6 +71,10 @@ struct GroupPlan {
   Array in;           // STATE
   Array out;          // STATE
   Array init;         // STATE
+  Array offsets;      // CSR, FLAT
+  Array entries;      // CSR, FLAT
+  Array last_page;    // CSR
+  int64_t sentinel = 0;
   uint64_t slots_address = 0;
   uint64_t reads_address = 0;
 
@@ -125,6 +129,7 @@ class RecordView {
  private:
   const void* Typed(uint32_t dtype, const std::vector<int64_t>& values);
   kvguard_array View(const Array& array);
+  kvguard_array ViewOfList(const Array& array);
   const kvguard_event* Events(const Record& record);
   const kvguard_group_plan* Groups(const Plan& plan);
 

@@ -41,6 +41,13 @@ Runner::Runner(const Options& options, Random* random, Situations* situations)
     plan.table.row_stride = static_cast<uint64_t>(widths_[g] + group.extra_stride);
     plan.table.entries.assign(rows * Size(widths_[g] + group.extra_stride), 0);
     plan.row_columns = {KVGUARD_I32, std::vector<int64_t>(rows, 0)};
+    if (group.reads_by_list()) {
+      plan.encoding = group.encoding;
+      plan.offsets.dtype = group.offsets_dtype;
+      plan.entries.dtype = group.table_dtype;
+      if (group.last_page) plan.last_page.dtype = KVGUARD_I32;
+      plan.sentinel = group.encoding == KVGUARD_READ_FLAT ? group.sentinel : 0;
+    }
     if (group.is_state()) {
       plan.encoding = KVGUARD_READ_STATE;
       plan.slots = {};
@@ -102,6 +109,8 @@ void Runner::Apply(const Decision& decision, uint64_t step) {
     rows_[row].freed_in = steps_;
     free_rows_.push_back(row);
   }
+  Move(decision.moves);
+  for (const Decision::Edit& edit : decision.edits) Edit(edit);
   for (const Decision::Rollback& rollback : decision.rollbacks) {
     if (options_.fault == Fault::kLostRollback) continue;
     rows_[RowOf(rollback.key)].computed -= rollback.count;
@@ -125,6 +134,7 @@ void Runner::Apply(const Decision& decision, uint64_t step) {
   }
   for (const Decision::Append& append : decision.appends)
     Append(RowOf(append.key), append.blocks, false);
+  Move(decision.late_moves);
   ZeroAndCopy(decision);
 }
 
@@ -205,11 +215,13 @@ int64_t Runner::SlotOf(const GroupPlan& plan, size_t b, size_t g, int64_t positi
            within / (group.interleave * group.ranks) * group.interleave + within % group.interleave;
   }
   if (!group.IsLocal(position)) return -1;
+  position = group.Place(position);
   const int64_t unit = group.unit_tokens();
   const int64_t offset = group.OffsetOf(position);
   const int64_t column = position / group.span() * group.entries_per_block() + offset / unit;
   if (static_cast<uint64_t>(column) >= plan.table.columns) return -1;
-  return plan.table.at(b, static_cast<uint64_t>(column)) * unit + offset % unit;
+  const int64_t entry = plan.table.at(b, static_cast<uint64_t>(column));
+  return entry < 0 ? -1 : entry * unit + offset % unit;
 }
 
 void Runner::ComputeSlots(GroupPlan* plan, size_t g) {
@@ -218,13 +230,15 @@ void Runner::ComputeSlots(GroupPlan* plan, size_t g) {
     const auto first = Size(plan_.query_start.values[b]);
     const auto last = Size(plan_.query_start.values[b + 1]);
     for (size_t i = first; i < last; ++i) {
-      plan->slots.values[i] = SlotOf(*plan, b, g, plan_.positions.values[i]);
+      const int64_t position = plan_.positions.values[i];
+      const bool clipped =
+          Group(g).is_ring() && position + Group(g).window < plan_.seq_lens.values[b];
+      plan->slots.values[i] = clipped ? Thrown(g) : SlotOf(*plan, b, g, position);
       any = any || plan->slots.values[i] >= 0;
     }
   }
   if (!any) situations_.Reach(Situation::kEmptyShard);
-  std::fill(plan->slots.values.begin() + static_cast<std::ptrdiff_t>(plan_.num_tokens),
-            plan->slots.values.begin() + static_cast<std::ptrdiff_t>(plan_.padded_tokens), -1);
+  Pads(&plan->slots, g, plan_.num_tokens, plan_.padded_tokens);
 }
 
 const Plan& Runner::Prepare(const Decision& decision) {
@@ -259,6 +273,14 @@ const Plan& Runner::Prepare(const Decision& decision) {
     Gather(&plan_.groups[g], g);
     if (Group(g).is_cross()) continue;  // its slots are in a pass of their own
     ComputeSlots(&plan_.groups[g], g);
+    if (!Group(g).reads_by_list()) continue;
+    std::vector<ListRow> rows;
+    for (size_t b = 0; b < batch_.size(); ++b)
+      rows.push_back({b, starts_[b], plan_.seq_lens.values[b]});
+    for (const Decision::Slice& slice : decision.scheduled) {
+      if (slice.drafts > 0) situations_.Reach(Situation::kListOfDrafts);
+    }
+    MakeLists(&plan_.groups[g], g, rows, plan_.padded_rows - plan_.num_rows);
   }
   return plan_;
 }
@@ -296,6 +318,11 @@ Plan Runner::Shown(uint32_t pass, uint32_t stage) const {
       continue;
     }
     Cut(&group.slots, plan.num_tokens, plan.padded_tokens, options_.slots_length);
+    if (Group(g).reads_by_list()) {
+      group.table = {};
+      group.row_columns = {};
+      continue;
+    }
     const uint64_t table_rows = options_.table_rows == Length::kReal     ? rows
                                 : options_.table_rows == Length::kPadded ? padded
                                                                          : group.table.rows;
@@ -330,6 +357,7 @@ void Runner::WriteAll() {
         const int64_t p = starts_[b] + (i - first);
         const int64_t slot = plan_.groups[g].slots.values[Size(i)];
         if (!Group(g).IsLocal(p)) continue;
+        if (Group(g).is_ring() && p + Group(g).window < plan_.seq_lens.values[b]) continue;
         Tag* tag = memory_.At(static_cast<uint32_t>(g), slot);
         if (tag == nullptr ||
             (options_.pools[Group(g).pool].null_block && slot / Group(g).block_size == 0)) {
@@ -379,6 +407,9 @@ StepOutput Runner::Forward(const Decision& decision) {
       if (d < accepted[b]) row.tokens.push_back(right);
     }
   }
+  for (size_t g = 0; g < plan_.groups.size(); ++g) {
+    for (size_t b = 0; Group(g).is_ring() && b < batch_.size(); ++b) ReadRing(b, g);
+  }
   WriteAll();
   for (size_t g = 0; g < plan_.groups.size(); ++g) {
     for (size_t b = 0; b < batch_.size(); ++b) {
@@ -386,6 +417,10 @@ StepOutput Runner::Forward(const Decision& decision) {
         ReadState(b, g);
       } else if (Group(g).is_cross()) {
         RunCross(b, g);
+      } else if (Group(g).is_ring()) {
+        KeepRing(b, g);
+      } else if (Group(g).reads_by_list()) {
+        ReadList(b, g);
       } else {
         ReadRow(b, g);
       }
@@ -472,10 +507,16 @@ Plan Runner::Dummy() {
   plan.positions = {};
   plan.num_computed = {};
   for (GroupPlan& group : plan.groups) {
-    std::fill(group.slots.values.begin(), group.slots.values.end(), -1);
+    Pads(&group.slots, group.group, 0, group.slots.values.size());
     if (options_.pcp_size > 1)
       group.slots.values.assign(plan.padded_tokens * Size(options_.pcp_size), -1);
     group.row_columns = {};
+    if (Group(group.group).reads_by_list()) {
+      group.table = {};
+      group.offsets.values.assign(plan.padded_rows + 1, 0);
+      group.entries.values.clear();
+      continue;
+    }
     if (group.encoding == KVGUARD_READ_STATE) {
       for (Array* array : {&group.in, &group.out, &group.init})
         std::fill(array->values.begin(), array->values.end(), 0);

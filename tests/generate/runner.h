@@ -77,6 +77,25 @@ class Runner {
   void Order(const Decision& decision);
   void Gather(GroupPlan* plan, size_t g);
   // Where a row's token is by the gathered table; -1: on another rank.
+  // What a list of reads is made for: a row of the batch, and the tokens [start, length) that this
+  // pass computes.
+  struct ListRow {
+    size_t b = 0;
+    int64_t start = 0;
+    int64_t length = 0;
+  };
+  // The lists of a pass, in the arrays of *to.
+  void MakeLists(GroupPlan* to, size_t g, const std::vector<ListRow>& rows, uint64_t padded) const;
+  void AddToList(GroupPlan* to, size_t g, const ListRow& row) const;
+  void ReadList(size_t b, size_t g);
+  void ReadRing(size_t b, size_t g);
+  void KeepRing(size_t b, size_t g);
+  // What stands for a token that is not kept, and for padding.
+  int64_t Thrown(size_t g) const;
+  void Pads(Array* slots, size_t g, uint64_t first, uint64_t last) const;
+  void Move(const std::vector<Decision::Remap>& moves);
+  void Edit(const Decision::Edit& edit);
+  void EditPart(size_t row, size_t g, const RowEdit& part);
   int64_t SlotOf(const GroupPlan& plan, size_t b, size_t g, int64_t position) const;
   Array LengthsOf(const GroupOptions& group, Array lengths) const;
   void ComputeSlots(GroupPlan* plan, size_t g);

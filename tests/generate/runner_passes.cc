@@ -30,9 +30,12 @@ GroupPlan EmptyGroup(const GroupPlan& like) {
   for (auto [to, from] :
        {std::pair(&group.seq_lens, &like.seq_lens),
         std::pair(&group.row_columns, &like.row_columns), std::pair(&group.in, &like.in),
-        std::pair(&group.out, &like.out), std::pair(&group.init, &like.init)}) {
+        std::pair(&group.out, &like.out), std::pair(&group.init, &like.init),
+        std::pair(&group.offsets, &like.offsets), std::pair(&group.entries, &like.entries),
+        std::pair(&group.last_page, &like.last_page)}) {
     if (from->present()) *to = Empty(*from);
   }
+  group.sentinel = like.sentinel;
   group.slots_address = like.slots_address;
   group.reads_address = like.reads_address;
   return group;
@@ -140,6 +143,7 @@ std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
       if (whole.groups[g].slots.present())
         part.groups[g].slots = Slice(whole.groups[g].slots, cuts[i], cuts[i + 1]);
     }
+    std::vector<ListRow> lists;
     for (size_t b = 0; b < whole.num_rows; ++b) {
       const auto row_first = Size(whole.query_start.values[b]);
       const auto row_last = Size(whole.query_start.values[b + 1]);
@@ -155,6 +159,8 @@ std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
       part.query_start.values.push_back(part.query_start.values.back() +
                                         static_cast<int64_t>(last - first));
       part.seq_lens.values.push_back(start + static_cast<int64_t>(last - row_first));
+      lists.push_back({b, start + static_cast<int64_t>(first - row_first),
+                       start + static_cast<int64_t>(last - row_first)});
       if (whole.num_computed.present())
         part.num_computed.values.push_back(whole.num_computed.values[b]);
       for (size_t g = 0; g < whole.groups.size(); ++g) AddRow(whole.groups[g], b, &part.groups[g]);
@@ -162,6 +168,11 @@ std::vector<Plan> Runner::ShownParts(uint32_t stage) const {
     part.num_rows = part.padded_rows = part.requests.size();
     part.num_tokens = part.padded_tokens = cuts[i + 1] - cuts[i];
     for (size_t g = 0; g < part.groups.size(); ++g) {
+      const size_t id = part.groups[g].group;
+      if (Group(id).reads_by_list()) {
+        MakeLists(&part.groups[g], id, lists, 0);
+        situations_.Reach(Situation::kListOfPart);
+      }
       if (part.groups[g].seq_lens.present())
         part.groups[g].seq_lens = LengthsOf(Group(part.groups[g].group), part.seq_lens);
     }
@@ -186,6 +197,7 @@ Plan Runner::ShownDraft(uint32_t k, const Decision& decision) const {
     shown.push_back(g);
     plan.groups.push_back(EmptyGroup(whole.groups[g]));
   }
+  std::vector<ListRow> lists;
   for (size_t b = 0; !shown.empty() && b < batch_.size(); ++b) {
     const Row& row = rows_[batch_[b]];
     if (!decision.scheduled[order_[b]].samples) continue;
@@ -200,6 +212,7 @@ Plan Runner::ShownDraft(uint32_t k, const Decision& decision) const {
     plan.requests.push_back(whole.requests[b]);
     plan.query_start.values.push_back(static_cast<int64_t>(plan.requests.size()));
     plan.seq_lens.values.push_back(position + 1);
+    lists.push_back({b, position, position + 1});
     if (options_.positions) plan.positions.values.push_back(position);
     for (size_t i = 0; i < shown.size(); ++i) {
       const size_t id = whole.groups[shown[i]].group;
@@ -209,6 +222,10 @@ Plan Runner::ShownDraft(uint32_t k, const Decision& decision) const {
   }
   plan.num_rows = plan.padded_rows = plan.num_tokens = plan.padded_tokens = plan.requests.size();
   for (GroupPlan& group : plan.groups) {
+    if (Group(group.group).reads_by_list()) {
+      MakeLists(&group, group.group, lists, 0);
+      situations_.Reach(Situation::kListOfDraft);
+    }
     if (group.seq_lens.present()) group.seq_lens = LengthsOf(Group(group.group), plan.seq_lens);
   }
   if (plan.num_rows > 0) situations_.Reach(Situation::kDraftStep);

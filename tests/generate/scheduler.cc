@@ -24,6 +24,8 @@ Scheduler::Scheduler(const Options& options, Random* random, Situations* situati
     freed_in_.emplace_back(static_cast<size_t>(pool.num_blocks));
     indexed_in_.emplace_back(static_cast<size_t>(pool.num_blocks), 0);
     described_.emplace_back(static_cast<size_t>(pool.num_blocks));
+    moved_.emplace_back(static_cast<size_t>(pool.num_blocks), 0);
+    if (pool.cells) pools_.back().Shuffle(random);
     being_sent_.emplace_back(static_cast<size_t>(pool.num_blocks), 0);
   }
   for (int s = 0; s < 2; ++s) {
@@ -118,7 +120,7 @@ void Scheduler::Free(Request& r, Freed why) {
     // From the end, so that the first blocks of a prefix are evicted last.
     for (size_t j = r.blocks[g].size(); j-- > 0;) {
       const int64_t block = r.blocks[g][j];
-      if (block == PoolOf(g).null_block()) continue;
+      if (block < 0 || block == PoolOf(g).null_block()) continue;
       if (Has(Fault::kFreeTwice) && PoolOf(g).refs(block) > 1) PoolOf(g).Drop(block);
       PoolOf(g).Drop(block);
       freed_in_[Group(g).pool][static_cast<size_t>(block)] = {schedule, why};
@@ -151,16 +153,21 @@ void Scheduler::Preempt(Decision* decision) {
   Owned r = std::move(running_.back());
   running_.pop_back();
   situations_.Reach(Situation::kPreempt);
+  for (const GroupOptions& group : options_.groups) {
+    if (group.is_ring() && r->computed > group.window) situations_.Reach(Situation::kRingPreempted);
+  }
   if (r->in_flight > 0) situations_.Reach(Situation::kPreemptInFlight);
   Free(*r, Freed::kPreempted);
   decision->ends.push_back({r->key, true, false});
   std::erase_if(decision->rollbacks,
                 [&](const Decision::Rollback& rollback) { return rollback.key == r->key; });
+  std::erase_if(decision->edits, [&](const Decision::Edit& edit) { return edit.key == r->key; });
   dead_keys_.push_back(r->key);
   r->key = next_key_++;
   r->computed = r->in_flight = r->placeholders = 0;
   r->decoding = false;
-  r->external = 0;
+  r->external = r->most = 0;
+  r->edited = false;
   r->preempted = true;
   waiting_.push_front(std::move(r));
 }
@@ -237,6 +244,9 @@ int64_t Scheduler::TakeBlock(size_t g) {
     situations_.Reach(Situation::kFinishAndReuse);
   if (schedule == schedules_ && why == Freed::kPreempted)
     situations_.Reach(Situation::kPreemptAndReuse);
+  if (why == Freed::kErased) situations_.Reach(Situation::kCellTakenAgain);
+  freed_in_[Group(g).pool][static_cast<size_t>(block)] = {};
+  moved_[Group(g).pool][static_cast<size_t>(block)] = 0;
   return block;
 }
 
@@ -328,6 +338,7 @@ void Scheduler::Commit(Request& r, const Decision::Slice& slice, Decision* decis
   Index(r, slice.computed + slice.tokens);
   r.computed += slice.tokens;
   r.in_flight += slice.tokens;
+  r.most = std::max(r.most, r.computed);
   if (slice.samples) {
     r.placeholders += 1 + slice.drafts;
     r.decoding = true;
@@ -423,6 +434,8 @@ void Scheduler::ReplaceSome(Decision* decision, int64_t* budget) {
   const auto index = static_cast<size_t>(random_.Below(running_.size()));
   Owned fresh = NewRequest();
   fresh->name = running_[index]->name;
+  std::erase_if(decision->edits,
+                [&](const Decision::Edit& edit) { return edit.key == running_[index]->key; });
   Finish(index, false);
   Decision::End end = ends_.back();
   ends_.pop_back();
@@ -440,11 +453,15 @@ bool Scheduler::CanRollBack(const Request& r, int64_t count) {
   if (r.in_flight > 0 || r.computed < count || r.computed == 0) return false;
   const int64_t start = r.computed - count;
   for (size_t g = 0; g < options_.groups.size(); ++g) {
+    // Later tokens stand in the places of those that a ring would have to read again.
+    const int64_t first = std::max<int64_t>(0, start - (Group(g).window - 1));
+    if (Group(g).is_ring() && first < start && first + Group(g).window < r.most) return false;
+    if (Group(g).is_ring()) situations_.Reach(Situation::kRingRollback);
     for (size_t j = 0; j < r.blocks[g].size(); ++j) {
       const auto column = static_cast<int64_t>(j);
       const int64_t block = r.blocks[g][j];
       if (!Group(g).Keeps(column, start)) continue;
-      if (block == PoolOf(g).null_block()) return false;
+      if (block < 0 || block == PoolOf(g).null_block()) return false;
       // What it computes again, it writes again: nobody else may be reading there.
       if (column >= start / Group(g).span() && PoolOf(g).refs(block) > 1) return false;
     }
@@ -491,11 +508,14 @@ Decision Scheduler::Decide() {
   decision.sends = std::move(new_sends_);
   new_sends_.clear();
   AnnounceLoads(&decision);
+  MoveSome(&decision, false);
+  EditSome(&decision);
   if (random_.OneIn(25)) return decision;  // a step that is for the ends alone
   ReplaceSome(&decision, &budget);
   RollBackSome(&decision);
   ScheduleRunning(&decision, &budget, &preempted);
   if (!preempted || random_.OneIn(2)) ScheduleWaiting(&decision, &budget);
+  MoveSome(&decision, true);
   return decision;
 }
 

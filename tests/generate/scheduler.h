@@ -33,6 +33,14 @@ struct Domain {
 // What the domains of a request add to its token at this position.
 uint64_t DomainAt(const std::vector<Domain>& domains, int64_t position);
 
+// What happens to a row of cells: positions are forgotten (ERASE), or counted anew (REBASE).
+struct RowEdit {
+  uint32_t kind = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t value = 0;  // REBASE: what is added
+};
+
 // A step, as the scheduler hands it to the runner.
 struct Decision {
   struct End {
@@ -43,6 +51,20 @@ struct Decision {
   struct Rollback {
     uint64_t key = 0;
     int64_t count = 0;
+  };
+  // Blocks of a group's pool in other places: (old, new).
+  struct Remap {
+    uint32_t group = 0;
+    uint32_t reason = 0;
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+  };
+  // What happens to all rows of a request, one after another, and its tokens afterwards: those from
+  // `changed` on are others than they were.
+  struct Edit {
+    uint64_t key = 0;
+    std::vector<RowEdit> parts;
+    std::vector<uint32_t> tokens;
+    int64_t changed = 0;
   };
   struct Admission {
     uint64_t key = 0;
@@ -90,12 +112,15 @@ struct Decision {
   };
   std::vector<Transfer> sends;  // before the ends
   std::vector<End> ends;
-  std::vector<Transfer> loads;  // behind them
+  std::vector<Remap> moves;     // behind them
+  std::vector<Edit> edits;      // behind them
+  std::vector<Transfer> loads;  // behind the ends
   std::vector<Rollback> rollbacks;
   std::vector<Admission> admissions;
   std::vector<Append> appends;
-  std::vector<Zero> zeros;   // before anything else of the step
-  std::vector<Copy> copies;  // behind them
+  std::vector<Remap> late_moves;  // when everything is bound
+  std::vector<Zero> zeros;        // before anything else of the step
+  std::vector<Copy> copies;       // behind them
   std::vector<Slice> scheduled;
 };
 
@@ -109,6 +134,9 @@ struct StepOutput {
   uint64_t step = 0;
   std::vector<Row> rows;
 };
+
+// Outcomes that may be owed when a step begins.
+inline constexpr int64_t kMostUntold = 3;
 
 class Scheduler {
  public:
@@ -138,6 +166,8 @@ class Scheduler {
     int64_t placeholders = 0;  // sampled in flight, drafts included
     bool decoding = false;
     bool preempted = false;
+    bool edited = false;   // what its blocks hold has no name any more
+    int64_t most = 0;      // that was ever computed of this incarnation
     int64_t external = 0;  // tokens that a connector brought for this incarnation
     Blocks blocks;
     std::vector<std::vector<uint64_t>> hashes;  // by group, of full blocks, as far as asked for
@@ -145,7 +175,7 @@ class Scheduler {
     std::vector<char> allocated;                // by group: it has fresh blocks, not hits alone
   };
   using Owned = std::unique_ptr<Request>;
-  enum class Freed { kNever, kFinished, kPreempted };
+  enum class Freed { kNever, kFinished, kPreempted, kErased };
 
   struct Load {
     Owned request;
@@ -197,6 +227,19 @@ class Scheduler {
   std::pair<int64_t, int64_t> BestPart(Request& r, size_t g, int64_t hit);
   int64_t PartialHit(Request& r, int64_t hit, std::vector<Decision::Copy>* copies);
   void DropRetained();
+  bool Pinned(uint32_t pool, int64_t block) const;
+  void MoveSome(Decision* decision, bool late);
+  Decision::Remap DrawMove(size_t g, bool swap, const std::vector<int64_t>& first);
+  Decision::Remap Dedupe(size_t g);
+  int64_t Certain(const Request& r) const;
+  bool HoldersMayShare(size_t g, int64_t block);
+  void Rename(uint32_t pool, const std::vector<std::pair<int64_t, int64_t>>& pairs,
+              Decision* decision);
+  std::vector<Request*> Everybody();
+  void EditSome(Decision* decision);
+  void Erase(Request& r, int64_t first, int64_t count, Decision::Edit* edit);
+  void Rebase(Request& r, int64_t first, int64_t by, Decision::Edit* edit);
+  bool Alone(const Request& r, int64_t first);
   bool StartLoad(Decision* decision);
   bool AllocateLoad(Request& r, int64_t end);
   void AddParts(const Request& r, size_t g, int64_t hit, int64_t end,
@@ -238,6 +281,7 @@ class Scheduler {
   std::vector<std::vector<std::pair<uint64_t, Freed>>> freed_in_;
   std::vector<std::vector<uint64_t>> indexed_in_;
   std::vector<std::vector<Described>> described_;
+  std::vector<std::vector<char>> moved_;  // by pool and block: in this step or an earlier one
   // Sources of copies, by step that is not processed yet: (group, block).
   std::deque<std::vector<std::pair<size_t, int64_t>>> retained_;
   std::vector<Load> loads_;

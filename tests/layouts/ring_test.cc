@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rings: position p stands at p mod window.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/layouts/planted.h"
@@ -159,6 +161,15 @@ TEST(Rings, PlantedFaultsAreFoundAndTheirNeighboursAreNot) {
                           ++Of(plan).starts[2];
                         },
                         6)}},
+          {"ring-list-with-another-sentinel",
+           {Ring(), Decode(
+                        [](ScenarioPlan& plan) {
+                          Of(plan).sentinel = -2;
+                          std::replace(Of(plan).list.begin(), Of(plan).list.end(), -1, -2);
+                        },
+                        6)}},
+          {"ring-list-without-the-sentinel",
+           {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).sentinel = -2; }, 6)}},
           {"ring-list-without-sentinels",
            {Ring(), Decode([](ScenarioPlan& plan) { Of(plan).list[7] = Of(plan).slots[0]; }, 6)}},
           {"ring-went-back-too-far", {Ring(), Back(5)}},
@@ -195,11 +206,33 @@ TEST(Rings, WhatIsZeroedUnderThemIsFound) {
   EXPECT_EQ(s.Findings()[0].pos, 4) << "of the column, not of a position";
 }
 
+// Where a transfer's tokens stand in a ring depends on the turn.
+TEST(Rings, TransfersOfThemAreNotMisplaced) {
+  for (const uint32_t kind : {KVGUARD_EVENT_LOAD, KVGUARD_EVENT_SEND_PENDING}) {
+    Scenario s(Ring());
+    s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
+    s.Blocks(kind, "a", {9}, 7).Schedule("a", 1).Step();
+    EXPECT_EQ(s.Codes(), std::vector<uint32_t>{});
+    Scenario full;
+    full.Admit("a", {{2, 1, 3, 4}}).Schedule("a", 13).Step();
+    full.Blocks(kind, "a", {9}, 7).Schedule("a", 1).Step();
+    EXPECT_EQ(full.Codes(), std::vector<uint32_t>{1105}) << "the neighbour";
+  }
+}
+
 TEST(Rings, TablesOfThemAreComparedWhole) {
   Scenario s(Ring(8, kTrash, false));
   s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
   s.Schedule("a", 1).Step([](ScenarioPlan& plan) { plan.Table(0, 0, 0) = 1; });
   ASSERT_EQ(s.Codes(), std::vector<uint32_t>{301}) << s.Report();
+}
+
+TEST(Rings, AListOfAnotherLengthNamesNoPosition) {
+  Scenario s(Ring());
+  s.Admit("a", {{2, 1}}).Schedule("a", 13).Step();
+  s.Schedule("a", 1).Step([](ScenarioPlan& plan) { --Of(plan).starts[1]; });
+  ASSERT_EQ(s.Codes(), std::vector<uint32_t>{304}) << s.Report();
+  EXPECT_EQ(s.Findings()[0].pos, KVGUARD_NONE);
 }
 
 // B080's neighbour: without a ring's formula the slot of position 13 would be another block's.
