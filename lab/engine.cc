@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/engine.h"
+
+namespace kvguard::lab {
+
+Engine::Engine(const EngineOptions& options)
+    : config_(options.config),
+      faults_(options.fault, options.fault_at),
+      truth_(config_),
+      device_(config_.seed),
+      scheduler_(config_, &faults_, &states_),
+      runner_(config_, &device_, &truth_, &faults_, &states_),
+      random_(Mix(config_.seed, 0x656e67)) {
+  if (options.guard != GuardMode::kOff) {
+    not_armed_ = guard_.Arm(config_, options.guard, options.record);
+  }
+}
+
+RequestName Engine::Submit(const Submission& submission) {
+  const RequestName name = scheduler_.Submit(submission);
+  truth_.Start(name, submission.domain, submission.prompt);
+  return name;
+}
+
+void Engine::Abort(RequestName name) {
+  if (scheduler_.Abort(name)) truth_.End(name);
+}
+
+void Engine::DummyRun() {
+  runner_.Dummy();
+  if (!guard_.on()) return;
+  device_.Synchronize(runner_.LastWork());
+  guard_.DummyPlan(runner_.View(), config_.max_batched_tokens);
+}
+
+bool Engine::Step() {
+  ended_.clear();
+  faults_.StartStep(scheduler_.step() + 1);
+  if (config_.dummy_every > 0 && random_.OneIn(static_cast<uint32_t>(config_.dummy_every))) {
+    DummyRun();
+  }
+  return config_.async ? StepAhead() : StepNow();
+}
+
+bool Engine::StepNow() {
+  SchedulerOutput& out = outputs_[(scheduler_.step() + 1) % outputs_.size()];
+  scheduler_.Schedule(&out);
+  num_tokens_ += Ix(out.num_tokens);
+  if (guard_.on()) {
+    guard_.Begin(out);
+    if (guard_.must_raise()) {
+      guard_.End(out.step, false);
+      return false;
+    }
+  }
+  InFlight* step = runner_.Plan(out, false);
+  if (guard_.on()) {
+    device_.Synchronize(step->planned);
+    if (step->zeroed) guard_.Zeroed(out.step, step->zero);
+    if (!step->rows.empty()) guard_.Plan(*step, runner_.View());
+    if (guard_.must_raise()) {
+      runner_.Abandon(step);
+      guard_.End(out.step, false);
+      return false;
+    }
+  }
+  runner_.Forward(step);
+  const StepOutput& output = runner_.Await(step);
+  if (guard_.on()) {
+    if (!step->zero.empty() && !step->zeroed) guard_.Zeroed(out.step, step->zero);
+    if (!output.rows.empty()) guard_.Outcome(output);
+    guard_.End(out.step, !output.rows.empty());
+    if (guard_.must_raise()) return false;
+  }
+  scheduler_.Update(output, &ended_);
+  for (const RequestName name : ended_) truth_.End(name);
+  return true;
+}
+
+bool Engine::StepAhead() {
+  SchedulerOutput& out = outputs_[(scheduler_.step() + 1) % outputs_.size()];
+  scheduler_.Schedule(&out);
+  num_tokens_ += Ix(out.num_tokens);
+  InFlight* step = runner_.Plan(out, guard_.on());
+  runner_.Forward(step);
+  InFlight* before = flying_;
+  flying_ = step;
+  return before == nullptr || Take(before);
+}
+
+bool Engine::Take(InFlight* step) {
+  const StepOutput& output = runner_.Await(step);
+  if (guard_.on()) {
+    guard_.Begin(outputs_[step->step % outputs_.size()]);
+    if (!step->zero.empty()) guard_.Zeroed(step->step, step->zero);
+    if (!output.rows.empty()) guard_.Plan(*step, runner_.View(*step));
+    guard_.End(step->step, !output.rows.empty());
+    // A step's outcome was not known when the next one was scheduled.
+    if (taken_ != nullptr && !taken_->output.rows.empty()) guard_.Outcome(taken_->output);
+    taken_ = step;
+    if (guard_.must_raise()) return false;
+  }
+  scheduler_.Update(output, &ended_);
+  for (const RequestName name : ended_) truth_.End(name);
+  return true;
+}
+
+bool Engine::Finish() {
+  ended_.clear();
+  InFlight* before = flying_;
+  flying_ = nullptr;
+  const bool goes_on = before == nullptr || Take(before);
+  if (guard_.on() && taken_ != nullptr && !taken_->output.rows.empty()) {
+    guard_.Outcome(taken_->output);
+    taken_ = nullptr;
+  }
+  device_.Drain();
+  return goes_on;
+}
+
+}  // namespace kvguard::lab

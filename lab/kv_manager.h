@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks a request has, group by group: prefix hits, fresh blocks, what a window leaves
+// behind, and which blocks the prefix cache may find later.
+#ifndef KVGUARD_LAB_KV_MANAGER_H_
+#define KVGUARD_LAB_KV_MANAGER_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "lab/block_pool.h"
+#include "lab/config.h"
+#include "lab/faults.h"
+#include "lab/request.h"
+#include "lab/states.h"
+
+namespace kvguard::lab {
+
+class KvManager {
+ public:
+  KvManager(const EngineConfig& config, FaultSwitch* faults, StateCounts* states);
+
+  // The longest prefix of the known tokens, its last one aside, that every group still has. Keeps
+  // the blocks for the Admit that may follow.
+  int32_t FindHits(Request* request);
+  // Blocks for a request whose hits were just found, `num_tokens` to be computed behind them.
+  // False, and nothing is taken, where the pool has too few.
+  bool Admit(Request* request, int32_t num_hit, int32_t num_tokens);
+  // Blocks for `num_tokens` more. The same.
+  bool Extend(Request* request, int32_t num_tokens);
+  // Blocks whose tokens are known and computed by the end of the scheduled step can be found.
+  void EnterCache(Request* request, int32_t num_computed);
+  void Free(Request* request);
+
+  // The step under way: what is new in it.
+  void StartStep(uint64_t step);
+  const std::vector<int32_t>& fresh_blocks() const { return fresh_; }
+  BlockPool& pool() { return pool_; }
+  const BlockPool& pool() const { return pool_; }
+  int32_t hash_unit() const { return unit_; }
+
+ private:
+  uint64_t KeyOf(const Request& request, size_t group, int32_t column) const;
+  bool FindColumns(const Request& request, size_t group, int32_t end);
+  void PassWindow(Request* request);
+  int32_t EndOf(const Request& request, int32_t num_tokens) const;
+  int32_t TakeFresh();
+  void Reveal(const Request& request);
+  void HashTokens(Request* request) const;
+
+  const EngineConfig& config_;
+  FaultSwitch* faults_;
+  StateCounts* states_;
+  BlockPool pool_;
+  int32_t unit_;  // tokens between two hashes
+  uint64_t step_ = 0;
+  std::array<std::vector<int32_t>, kMaxGroups> hits_;
+  std::vector<int32_t> fresh_;
+  std::vector<uint64_t> entered_;   // per block: the step in which it entered the index
+  std::vector<uint64_t> released_;  // per block: the step before which it was released
+};
+
+}  // namespace kvguard::lab
+
+#endif  // KVGUARD_LAB_KV_MANAGER_H_

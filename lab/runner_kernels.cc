@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's side of a step: what runs when the streams come to it. Kernels see the device's
+// buffers and what was uploaded, nothing of the host's account.
+#include <algorithm>
+#include <cstring>
+
+#include "lab/packed.h"
+#include "lab/runner.h"
+
+namespace kvguard::lab {
+namespace {
+
+Runner* Self(void* self) { return static_cast<Runner*>(self); }
+
+}  // namespace
+
+void Runner::RunZero(void* self, uint64_t index) { Self(self)->Zero(Self(self)->ring_[index]); }
+void Runner::RunApply(void* self, uint64_t) { Self(self)->Apply(); }
+void Runner::RunPrepare(void* self, uint64_t) { Self(self)->Prepare(); }
+void Runner::RunTables(void* self, uint64_t) { Self(self)->MakeTables(); }
+void Runner::RunFreeze(void* self, uint64_t index) {
+  Self(self)->Freeze(&Self(self)->ring_[index]);
+}
+void Runner::RunForward(void* self, uint64_t index) {
+  Self(self)->RunModel(&Self(self)->ring_[index]);
+}
+void Runner::RunSample(void* self, uint64_t index) {
+  Self(self)->Sample(&Self(self)->ring_[index]);
+}
+void Runner::RunDummy(void* self, uint64_t) { Self(self)->ClearBatch(); }
+
+void Runner::Zero(const InFlight& step) {
+  for (int32_t id : step.zero) {
+    if (faults_->Strikes(FaultKind::kZeroOther)) id = 1 + id % (config_.num_blocks - 1);
+    std::memset(memory_.data() + Ix(id) * page_bytes_, 0, page_bytes_);
+  }
+}
+
+// Staged writes reach the persistent rows.
+void Runner::Apply() {
+  const int32_t* words = packed_.data();
+  const int32_t* from = words + words[kStagedBlocks + 1];
+  for (int32_t i = 0; i < words[kStagedBlocks]; ++i) {
+    std::copy_n(from + 4, from[3], Row(Ix(from[0]), from[1]) + from[2]);
+    columns_[Ix(from[0])][Ix(from[1])] = from[2] + from[3];
+    from += 4 + from[3];
+  }
+  from = words + words[kStagedCounts + 1];
+  for (int32_t i = 0; i < words[kStagedCounts]; ++i, from += 2) counts_[Ix(from[0])] = from[1];
+  from = words + words[kStagedTokens + 1];
+  for (int32_t i = 0; i < words[kStagedTokens]; ++i) {
+    std::copy_n(from + 2, from[1], tokens_.data() + Ix(from[0]) * Ix(config_.max_model_len));
+    from += 2 + from[1];
+  }
+}
+
+// Query offsets, positions from the device's own counts, input ids, KV lengths.
+void Runner::Prepare() {
+  const int32_t* words = packed_.data();
+  const int32_t num_rows = words[kRows];
+  int32_t at = 0;
+  for (int32_t b = 0; b < num_rows; ++b) {
+    const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+    const int32_t row = entry[kRowIndex];
+    const int32_t first = counts_[Ix(row)];
+    const int32_t known = entry[kRowTokens] - entry[kRowDrafts];
+    const int32_t* tokens = tokens_.data() + Ix(row) * Ix(config_.max_model_len);
+    const int32_t* drafts =
+        config_.async ? drafts_.data() + Ix(row) * kMaxDrafts : entry + kRowFirstDraft;
+    query_start_[Ix(b)] = at;
+    seq_lens_[Ix(b)] = first + entry[kRowTokens];
+    for (int32_t i = 0; i < entry[kRowTokens]; ++i, ++at) {
+      positions_[Ix(at)] = first + i;
+      input_ids_[Ix(at)] =
+          i < known ? tokens[std::min(first + i, config_.max_model_len - 1)] : drafts[i - known];
+    }
+  }
+  query_start_[Ix(num_rows)] = at;
+  for (int32_t b = num_rows; b < words[kPaddedRows]; ++b) {
+    query_start_[Ix(b) + 1] = at;
+    seq_lens_[Ix(b)] = 0;
+  }
+  if (num_rows > 1 && query_start_[1] > 1 && faults_->Strikes(FaultKind::kQueryStartShifted)) {
+    --query_start_[1];
+  }
+}
+
+void Runner::GatherRow(size_t group, int32_t batch_row, int32_t row) {
+  std::copy_n(Row(group, row), columns_[group][Ix(row)],
+              tables_[group].data() + Ix(batch_row) * Ix(width_[group]));
+}
+
+void Runner::MakeTables() {
+  const int32_t* words = packed_.data();
+  if (faults_->kind() != FaultKind::kNone) stale_table_ = tables_[0];
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    for (int32_t b = 0; b < words[kRows]; ++b) {
+      const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+      GatherRow(g, b, entry[kRowIndex]);
+      live_[g][Ix(b)] = columns_[g][Ix(entry[kRowIndex])];
+    }
+    for (int32_t b = words[kRows]; b < words[kPaddedRows]; ++b) {
+      std::fill_n(tables_[g].begin() + static_cast<std::ptrdiff_t>(Ix(b) * Ix(width_[g])),
+                  width_[g], 0);
+      live_[g][Ix(b)] = 0;
+    }
+    if (config_.int32_slots) {
+      ComputeSlots(g, &slots32_[g]);
+    } else {
+      ComputeSlots(g, &slots64_[g]);
+    }
+  }
+  if (faults_->kind() != FaultKind::kNone) BreakTables();
+}
+
+template <typename Slot>
+void Runner::ComputeSlots(size_t group, std::vector<Slot>* slots) {
+  const int32_t* words = packed_.data();
+  const GroupConfig& g = config_.groups[group];
+  const int32_t unit = g.kernel_block_size;
+  Slot* out = slots->data();
+  if (faults_->Waits(FaultKind::kSlotRowStale)) stale_slots_.assign(slots->begin(), slots->end());
+  for (int32_t b = 0; b < words[kRows]; ++b) {
+    const int32_t* table = tables_[group].data() + Ix(b) * Ix(width_[group]);
+    const int32_t begin = query_start_[Ix(b)];
+    const int32_t end = query_start_[Ix(b) + 1];
+    for (int32_t t = begin; t < end;) {
+      const int32_t position = positions_[Ix(t)];
+      const int32_t column = std::min(position / unit, width_[group] - 1);
+      const int32_t stop = std::min(end, t + unit - position % unit);
+      Slot slot = static_cast<Slot>(table[column]) * static_cast<Slot>(unit) +
+                  static_cast<Slot>(position % unit);
+      for (; t < stop; ++t) out[t] = slot++;
+    }
+  }
+  if (faults_->kind() != FaultKind::kNone) BreakSlots(group, slots);
+  if (words[kNumTokens] > 0 && words[kPaddedTokens] > words[kNumTokens] &&
+      faults_->Strikes(FaultKind::kSlotPadReal)) {
+    out[words[kNumTokens]] = out[words[kNumTokens] - 1];
+    return;
+  }
+  std::fill(out + words[kNumTokens], out + words[kPaddedTokens], static_cast<Slot>(kPadSlot));
+}
+
+void Runner::RunModel(InFlight* step) {
+  Batch batch;
+  batch.step = step->step;
+  batch.num_rows = static_cast<int32_t>(step->rows.size());
+  batch.num_tokens = step->num_tokens;
+  batch.query_start = query_start_.data();
+  batch.seq_lens = seq_lens_.data();
+  batch.positions = positions_.data();
+  batch.input_ids = input_ids_.data();
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    batch.tables[g] = tables_[g].data();
+    batch.table_width[g] = width_[g];
+    batch.slots[g] = config_.int32_slots ? static_cast<const void*>(slots32_[g].data())
+                                         : static_cast<const void*>(slots64_[g].data());
+  }
+  batch.int32_slots = config_.int32_slots;
+  batch.memory = memory_.data();
+  batch.page_bytes = page_bytes_;
+  batch.next_tokens = next_tokens_.data();
+  batch.rows = &step->truth;
+  batch.truth = truth_;
+  if (faults_->kind() != FaultKind::kNone) BreakForward(*step);
+  tags_.Forward(batch);
+}
+
+// Greedy: drafts stand as far as they are what the model says. Counts and tokens move on.
+void Runner::Sample(InFlight* step) {
+  const int32_t* words = packed_.data();
+  for (int32_t b = 0; b < words[kRows]; ++b) {
+    const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+    const int32_t row = entry[kRowIndex];
+    const int32_t drafts = entry[kRowDrafts];
+    const int32_t* next = next_tokens_.data() + b * (kMaxDrafts + 1);
+    const int32_t* ids = input_ids_.data() + query_start_[Ix(b) + 1] - drafts;
+    int32_t* out = sampled_.data() + b * kSampledStride;
+    int32_t accepted = 0;
+    if (entry[kRowSamples] != 0) {
+      while (accepted < drafts && ids[accepted] == next[accepted]) ++accepted;
+    }
+    const int32_t rejected = entry[kRowSamples] != 0 ? drafts - accepted : 0;
+    out[0] = entry[kRowSamples] != 0 ? accepted + 1 : 0;
+    out[1] = rejected;
+    std::copy_n(next, kMaxDrafts + 1, out + 2);
+    int32_t& count = counts_[Ix(row)];
+    const int32_t known = count + entry[kRowTokens] - drafts;
+    for (int32_t i = 0; i < out[0]; ++i) {
+      const int32_t position = std::min(known + i, config_.max_model_len - 1);
+      tokens_[Ix(row) * Ix(config_.max_model_len) + Ix(position)] = next[i];
+    }
+    count += entry[kRowTokens] - rejected;
+    if (faults_->kind() != FaultKind::kNone) {
+      if (faults_->Strikes(FaultKind::kCountNotAdvanced)) count -= entry[kRowTokens] - rejected;
+      if (faults_->Strikes(FaultKind::kCountTooFar)) ++count;
+      if (rejected > 0 && faults_->Strikes(FaultKind::kRejectionIgnored)) count += rejected;
+      count = std::clamp(count, 0, config_.max_model_len - 1);
+    }
+    if (config_.async && config_.num_drafts > 0) ProposeOnDevice(row);
+  }
+  Judge(step);
+}
+
+// What of the step was said wrongly; the truth takes it for the request's text all the same.
+void Runner::Judge(InFlight* step) {
+  for (size_t b = 0; b < step->rows.size(); ++b) {
+    RowTruth& truth = step->truth[b];
+    TruthRequest& request = *truth.request;
+    request.Truncate(truth.base);
+    if (truth.samples) {
+      const int32_t* out = sampled_.data() + b * kSampledStride;
+      bool right = true;
+      for (int32_t i = 0; i < out[0]; ++i) {
+        if (right && out[2 + i] != truth.expected[Ix(i)]) {
+          right = false;
+          truth_->Note({WrongKind::kToken, step->step, request.name.serial, 0, request.size(), 0,
+                        static_cast<uint64_t>(truth.expected[Ix(i)]),
+                        static_cast<uint64_t>(out[2 + i])});
+        }
+        if (request.size() < config_.max_model_len) request.Append(out[2 + i]);
+      }
+    }
+    truth_->Landed(&request);
+  }
+}
+
+// N-gram drafts from the row's own tokens, as the host makes them where it may wait.
+void Runner::ProposeOnDevice(int32_t row) {
+  const int32_t* tokens = tokens_.data() + Ix(row) * Ix(config_.max_model_len);
+  int32_t* drafts = drafts_.data() + Ix(row) * kMaxDrafts;
+  const int32_t size = counts_[Ix(row)] + 1;
+  int32_t made = 0;
+  for (int32_t i = size - 3; i >= 0 && made == 0; --i) {
+    if (tokens[i] != tokens[size - 2] || tokens[i + 1] != tokens[size - 1]) continue;
+    for (int32_t j = i + 2; j < size && made < config_.num_drafts; ++j) drafts[made++] = tokens[j];
+  }
+  for (; made < config_.num_drafts; ++made) drafts[made] = tokens[std::max(0, size - 1)];
+}
+
+void Runner::ClearBatch() {
+  const bool writes = faults_->Strikes(FaultKind::kDummyWrites);
+  const bool clears = faults_->Strikes(FaultKind::kDummyClearsRows);
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    std::fill(tables_[g].begin(), tables_[g].end(), 0);
+    if (clears) std::fill(rows_[g].begin(), rows_[g].end(), 0);
+    if (writes) continue;
+    std::fill(slots32_[g].begin(), slots32_[g].end(), -1);
+    std::fill(slots64_[g].begin(), slots64_[g].end(), kPadSlot);
+  }
+}
+
+// The plan as it is now, into pinned memory.
+void Runner::Freeze(InFlight* step) {
+  FrozenPlan& frozen = step->frozen;
+  const size_t rows = Ix(step->padded_rows);
+  const size_t tokens = Ix(step->padded_tokens);
+  const auto keep = [](auto* to, const auto& from, size_t count) {
+    to->assign(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  keep(&frozen.query_start, query_start_, rows + 1);
+  keep(&frozen.seq_lens, seq_lens_, rows);
+  keep(&frozen.positions, positions_, tokens);
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    keep(&frozen.tables[g], tables_[g], rows * Ix(width_[g]));
+    keep(&frozen.live[g], live_[g], rows);
+    if (config_.int32_slots) {
+      keep(&frozen.slots32[g], slots32_[g], tokens);
+    } else {
+      keep(&frozen.slots64[g], slots64_[g], tokens);
+    }
+  }
+}
+
+}  // namespace kvguard::lab

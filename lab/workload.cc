@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/workload.h"
+
+#include <algorithm>
+
+namespace kvguard::lab {
+namespace {
+constexpr size_t kPromptsKept = 32;
+}
+
+Workload::Workload(const WorkloadConfig& config, const EngineConfig& engine, uint64_t seed)
+    : config_(config),
+      vocabulary_(engine.vocabulary),
+      max_model_len_(engine.max_model_len),
+      random_(Mix(seed, 0x776f)) {}
+
+void Workload::MakePrompt() {
+  domain_ = {};
+  if (config_.repeat_one_in > 0 && !before_.empty() && random_.OneIn(config_.repeat_one_in)) {
+    prompt_ = before_[random_.Below(static_cast<uint32_t>(before_.size()))];
+  } else {
+    prompt_.clear();
+    const int32_t size = random_.Between(config_.min_prompt, config_.max_prompt);
+    if (config_.num_prefixes > 0) {
+      const uint64_t prefix = random_.Below(static_cast<uint32_t>(config_.num_prefixes));
+      const int32_t shared = std::min(size, random_.Between(0, config_.max_prefix));
+      for (int32_t j = 0; j < shared; ++j) {
+        prompt_.push_back(static_cast<int32_t>(Mix(prefix + 1, static_cast<uint64_t>(j)) %
+                                               static_cast<uint64_t>(vocabulary_)));
+      }
+    }
+    while (static_cast<int32_t>(prompt_.size()) < size) {
+      prompt_.push_back(random_.Between(0, vocabulary_ - 1));
+    }
+    if (before_.size() < kPromptsKept) {
+      before_.push_back(prompt_);
+    } else {
+      before_[random_.Below(kPromptsKept)] = prompt_;
+    }
+  }
+  if (config_.domain_one_in > 0 && random_.OneIn(config_.domain_one_in)) {
+    switch (random_.Below(3)) {
+      case 0:
+        domain_.lora = 1 + random_.Below(2);
+        break;
+      case 1:
+        domain_.salt = 1 + random_.Below(2);
+        break;
+      default:
+        domain_.image = 1 + random_.Below(2);
+        domain_.image_first = random_.Between(0, static_cast<int32_t>(prompt_.size()) - 1);
+        domain_.image_count = random_.Between(1, 40);
+    }
+  }
+}
+
+void Workload::SubmitOne(Engine* engine) {
+  MakePrompt();
+  const int32_t room = max_model_len_ - static_cast<int32_t>(prompt_.size());
+  int32_t siblings = 1;
+  if (config_.sibling_one_in > 0 && random_.OneIn(config_.sibling_one_in)) {
+    siblings = random_.Between(2, 3);
+  }
+  for (int32_t i = 0; i < siblings; ++i) {
+    Submission submission;
+    submission.prompt = prompt_;
+    submission.domain = domain_;
+    submission.max_output =
+        std::clamp(random_.Between(config_.min_output, config_.max_output), 1, room);
+    if (config_.stop_one_in > 0 && random_.OneIn(config_.stop_one_in)) {
+      submission.stop_at = random_.Between(1, submission.max_output);
+    }
+    live_.push_back(engine->Submit(submission));
+    ++submitted_;
+  }
+}
+
+void Workload::Before(Engine* engine) {
+  if (idle_) {
+    idle_ = !live_.empty() || !random_.OneIn(4);
+  } else if (config_.idle_one_in > 0 && random_.OneIn(config_.idle_one_in)) {
+    idle_ = true;
+  }
+  if (config_.abort_one_in > 0 && !live_.empty() && random_.OneIn(config_.abort_one_in)) {
+    const size_t i = random_.Below(static_cast<uint32_t>(live_.size()));
+    engine->Abort(live_[i]);
+    live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  while (!idle_ && static_cast<int32_t>(live_.size()) < config_.live) SubmitOne(engine);
+}
+
+void Workload::After(const Engine& engine) {
+  for (const RequestName name : engine.ended()) {
+    const auto it = std::find_if(live_.begin(), live_.end(),
+                                 [&](RequestName other) { return other.serial == name.serial; });
+    if (it != live_.end()) live_.erase(it);
+  }
+}
+
+}  // namespace kvguard::lab
