@@ -91,9 +91,11 @@ bool Engine::StepAhead() {
 bool Engine::Take(InFlight* step) {
   const StepOutput& output = runner_.Await(step);
   if (guard_.on()) {
+    device_.Synchronize(step->planned);
     guard_.Begin(outputs_[step->step % outputs_.size()]);
-    if (!step->zero.empty()) guard_.Zeroed(step->step, step->zero);
+    if (step->zeroed) guard_.Zeroed(step->step, step->zero);
     if (!output.rows.empty()) guard_.Plan(*step, runner_.View(*step));
+    if (!step->zero.empty() && !step->zeroed) guard_.Zeroed(step->step, step->zero);
     guard_.End(step->step, !output.rows.empty());
     // A step's outcome was not known when the next one was scheduled.
     if (taken_ != nullptr && !taken_->output.rows.empty()) guard_.Outcome(taken_->output);

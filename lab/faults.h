@@ -47,7 +47,9 @@ class FaultSwitch {
   FaultSwitch() = default;
   FaultSwitch(FaultKind kind, uint64_t at) : kind_(kind), at_(at) {}
 
+  // The step under way. Kernels are in another one than the host where it is ahead of them.
   void StartStep(uint64_t step) { step_ = step; }
+  uint64_t step() const { return step_; }
 
   // For the last condition of a place, behind those that make the fault matter there.
   bool Strikes(FaultKind kind) {
@@ -66,6 +68,21 @@ class FaultSwitch {
   uint64_t at_ = 0;
   uint64_t step_ = 0;
   uint64_t struck_ = 0;
+};
+
+// Work of one step, while the host may be in a later one.
+class InStep {
+ public:
+  InStep(FaultSwitch* faults, uint64_t step) : faults_(faults), host_(faults->step()) {
+    faults_->StartStep(step);
+  }
+  ~InStep() { faults_->StartStep(host_); }
+  InStep(const InStep&) = delete;
+  InStep& operator=(const InStep&) = delete;
+
+ private:
+  FaultSwitch* faults_;
+  uint64_t host_;
 };
 
 }  // namespace kvguard::lab

@@ -31,14 +31,11 @@ void KvManager::StartStep(uint64_t step) {
   fresh_.clear();
 }
 
-void KvManager::HashTokens(Request* request) const {
+void KvManager::HashTokens(Request* request, const Domain& d) const {
   if (request->hashed == 0) {
-    Domain domain = request->domain;
-    if (faults_->Waits(FaultKind::kHitOtherDomain)) domain = Domain{};
-    request->running_hash = Mix(domain.lora, domain.salt);
+    request->running_hash = Mix(d.lora, d.salt);
     request->hashes.clear();
   }
-  const Domain& d = request->domain;
   for (; request->hashed < request->num_tokens(); ++request->hashed) {
     const int32_t p = request->hashed;
     uint64_t hash = Mix(request->running_hash, static_cast<uint64_t>(request->tokens[Ix(p)]) + 1);
@@ -68,9 +65,27 @@ bool KvManager::FindColumns(const Request& request, size_t group, int32_t end) {
 }
 
 int32_t KvManager::FindHits(Request* request) {
+  if (!config_.prefix_caching) {
+    for (std::vector<int32_t>& hits : hits_) hits.clear();
+    return 0;
+  }
+  HashTokens(request, request->domain);
+  const int32_t length = Lookup(request);
+  if (request->domain == Domain{} || !faults_->Waits(FaultKind::kHitOtherDomain)) return length;
+  const auto again = [&](const Domain& domain) {
+    request->hashed = 0;
+    HashTokens(request, domain);
+    return Lookup(request);
+  };
+  if (again(Domain{}) > length) {
+    (void)faults_->Strikes(FaultKind::kHitOtherDomain);
+    return Lookup(request);
+  }
+  return again(request->domain);
+}
+
+int32_t KvManager::Lookup(Request* request) {
   for (std::vector<int32_t>& hits : hits_) hits.clear();
-  if (!config_.prefix_caching) return 0;
-  HashTokens(request);
   // A first guess by the groups that need every column, then shorter until all agree.
   int32_t length = (request->num_tokens() - 1) / unit_ * unit_;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
@@ -95,7 +110,6 @@ int32_t KvManager::FindHits(Request* request) {
     for (std::vector<int32_t>& hits : hits_) hits.clear();
     return 0;
   }
-  if (request->domain != Domain{}) (void)faults_->Strikes(FaultKind::kHitOtherDomain);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     hits_[g].resize(Ix(length / config_.groups[g].block_size));
   }
@@ -124,7 +138,19 @@ int32_t KvManager::EndOf(const Request& request, int32_t num_tokens) const {
   return std::min(request.num_computed + num_tokens + config_.num_drafts, config_.max_model_len);
 }
 
-int32_t KvManager::TakeFresh() {
+int32_t KvManager::TakeFresh(const Request& request) {
+  if (faults_->Waits(FaultKind::kTakeHeldBlock)) {
+    for (int32_t id = 1; id < pool_.num_blocks(); ++id) {
+      const std::vector<int32_t>& own = request.blocks[0];
+      if (pool_.references(id) == 0 || std::find(own.begin(), own.end(), id) != own.end() ||
+          std::find(fresh_.begin(), fresh_.end(), id) != fresh_.end()) {
+        continue;
+      }
+      if (!faults_->Strikes(FaultKind::kTakeHeldBlock)) break;
+      pool_.Touch(id);
+      return id;
+    }
+  }
   const int32_t id = pool_.Take();
   if (released_[Ix(id)] == step_) states_->Add(State::kFinishReuse);
   entered_[Ix(id)] = 0;
@@ -164,7 +190,7 @@ bool KvManager::Admit(Request* request, int32_t num_hit, int32_t num_tokens) {
       states_->Add(State::kNullInRow);
     }
     while (static_cast<int32_t>(row.size()) < CeilDiv(end, config_.groups[g].block_size)) {
-      row.push_back(TakeFresh());
+      row.push_back(TakeFresh(*request));
     }
   }
   if (!touch) {  // too late: what was taken in between is held twice
@@ -209,7 +235,7 @@ bool KvManager::Extend(Request* request, int32_t num_tokens) {
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     std::vector<int32_t>& row = request->blocks[g];
     while (static_cast<int32_t>(row.size()) < CeilDiv(end, config_.groups[g].block_size)) {
-      row.push_back(TakeFresh());
+      row.push_back(TakeFresh(*request));
     }
   }
   return true;
@@ -217,15 +243,16 @@ bool KvManager::Extend(Request* request, int32_t num_tokens) {
 
 void KvManager::EnterCache(Request* request, int32_t num_computed) {
   if (!config_.prefix_caching) return;
-  HashTokens(request);
+  HashTokens(request, request->domain);
   int32_t valid = std::min(num_computed, request->num_tokens());
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const int32_t size = config_.groups[g].block_size;
     int32_t columns = std::min(valid / size, static_cast<int32_t>(request->blocks[g].size()));
-    if (columns == request->cached_columns[g] && (columns + 1) * size <= request->num_tokens() &&
-        columns + 1 < static_cast<int32_t>(request->blocks[g].size()) &&
+    if ((columns + 1) * size <= request->num_tokens() &&
+        columns + 1 <= static_cast<int32_t>(request->blocks[g].size()) &&
         faults_->Strikes(FaultKind::kCacheUnfilled)) {
       ++columns;
+      unfilled_ = request->name;
     }
     for (int32_t j = request->cached_columns[g]; j < columns; ++j) {
       const int32_t id = request->blocks[g][Ix(j)];

@@ -37,16 +37,18 @@ class KvManager {
   const std::vector<int32_t>& fresh_blocks() const { return fresh_; }
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
-  int32_t hash_unit() const { return unit_; }
+  // After a fault: the request of which more is in the index than it has computed.
+  RequestName unfilled() const { return unfilled_; }
 
  private:
+  int32_t Lookup(Request* request);
+  void HashTokens(Request* request, const Domain& domain) const;
   uint64_t KeyOf(const Request& request, size_t group, int32_t column) const;
   bool FindColumns(const Request& request, size_t group, int32_t end);
   void PassWindow(Request* request);
   int32_t EndOf(const Request& request, int32_t num_tokens) const;
-  int32_t TakeFresh();
+  int32_t TakeFresh(const Request& request);
   void Reveal(const Request& request);
-  void HashTokens(Request* request) const;
 
   const EngineConfig& config_;
   FaultSwitch* faults_;
@@ -54,6 +56,7 @@ class KvManager {
   BlockPool pool_;
   int32_t unit_;  // tokens between two hashes
   uint64_t step_ = 0;
+  RequestName unfilled_;
   std::array<std::vector<int32_t>, kMaxGroups> hits_;
   std::vector<int32_t> fresh_;
   std::vector<uint64_t> entered_;   // per block: the step in which it entered the index

@@ -55,6 +55,9 @@ RunResult Run(const RunOptions& options) {
       result.stopped = true;
       break;
     }
+    if (engine.faults().struck() == 0 && engine.guard().on()) {
+      result.alarm_before = engine.guard().verdict().proofs > 0;
+    }
     if (engine.faults().struck() != 0 && options.steps_after_fault != UINT64_MAX) {
       last = std::min(last, engine.faults().struck() + options.steps_after_fault);
     }
@@ -84,6 +87,11 @@ RunResult Run(const RunOptions& options) {
     result.verdict = guard.verdict();
     result.first_proof = guard.first_proof_step();
     result.findings = guard.Findings(kFindingsKept);
+    for (const GuardFinding& finding : result.findings) {
+      if (finding.finding.grade != KVGUARD_GRADE_PROOF) continue;
+      result.first_proof_code = finding.finding.code;
+      break;
+    }
     result.gaps = guard.Gaps();
   }
   return result;

@@ -39,6 +39,7 @@ struct RunResult {
   uint64_t wrong_requests = 0;
   StateCounts states;
   uint64_t fault_struck = 0;  // step
+  bool alarm_before = false;  // there was a proof before the fault struck
   WrongCounts wrong_reads;
   WrongCounts wrong_writes;
   WrongCounts wrong_tokens;
@@ -46,7 +47,8 @@ struct RunResult {
   std::vector<Wrong> wrongs;
   bool guarded = false;
   kvguard_verdict verdict{};
-  uint64_t first_proof = 0;  // step
+  uint64_t first_proof = 0;       // step
+  uint32_t first_proof_code = 0;  // of the first of its findings
   std::vector<GuardFinding> findings;
   std::vector<kvguard_gap> gaps;
 };

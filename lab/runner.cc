@@ -290,18 +290,17 @@ InFlight* Runner::Plan(const SchedulerOutput& out, bool freeze) {
   }
   step->zero = out.blocks_to_zero;
   step->zeroed = !step->zero.empty() && !faults_->Strikes(FaultKind::kZeroLate);
-  if (step->zeroed) device_->Launch(Stream::kCompute, RunZero, this, index);
+  if (step->zeroed) LaunchZero(index);
   const bool early = appends && !out.cached.empty() && !step->rows.empty() &&
                      faults_->Strikes(FaultKind::kSlotBeforeAppend);
-  if (!early) device_->Launch(Stream::kCompute, RunApply, this, index);
+  if (!early) LaunchApply(index);
   if (!step->rows.empty()) {
-    device_->Launch(Stream::kCompute, RunPrepare, this, index);
-    device_->Launch(Stream::kCompute, RunTables, this, index);
+    LaunchPlan(index);
   }
-  if (early) device_->Launch(Stream::kCompute, RunApply, this, index);
+  if (early) LaunchApply(index);
   step->planned = device_->Record(Stream::kCompute);
   if (freeze && !step->rows.empty()) {
-    device_->Launch(Stream::kCompute, RunFreeze, this, index);
+    LaunchFreeze(index);
     step->planned = device_->Record(Stream::kCompute);
   }
   consumed_ = step->planned;
@@ -312,13 +311,13 @@ InFlight* Runner::Plan(const SchedulerOutput& out, bool freeze) {
 void Runner::Forward(InFlight* step) {
   const auto index = static_cast<uint64_t>(step - ring_.data());
   if (step->rows.empty()) return;
-  device_->Launch(Stream::kCompute, RunForward, this, index);
+  LaunchForward(index);
   if (!step->zero.empty() && !step->zeroed) {
-    device_->Launch(Stream::kCompute, RunZero, this, index);
+    LaunchZero(index);
   }
   // The buffer that the sampler fills is read by the download of the step before.
   device_->Wait(Stream::kCompute, last_download_);
-  device_->Launch(Stream::kCompute, RunSample, this, index);
+  LaunchSample(index);
   consumed_ = device_->Record(Stream::kCompute);
   device_->Wait(Stream::kDownload, consumed_);
   device_->Copy(Stream::kDownload, step->sampled.data(), sampled_.data(),
@@ -333,6 +332,7 @@ void Runner::Abandon(InFlight* step) {
 }
 
 const StepOutput& Runner::Await(InFlight* step) {
+  const InStep in(faults_, step->step);
   if (step->rows.empty() || !faults_->Strikes(FaultKind::kOutputNotAwaited)) {
     device_->Synchronize(step->downloaded);
   }
@@ -355,7 +355,7 @@ const StepOutput& Runner::Await(InFlight* step) {
 
 void Runner::Dummy() {
   states_->Add(State::kDummyRun);
-  device_->Launch(Stream::kCompute, RunDummy, this, 0);
+  LaunchDummy();
 }
 
 PlanView Runner::View() const {

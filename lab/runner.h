@@ -106,18 +106,19 @@ class Runner {
   int32_t PaddedSize(int32_t size, int32_t most) const;
 
   // Kernels.
-  static void RunZero(void* self, uint64_t index);
-  static void RunApply(void* self, uint64_t index);
-  static void RunPrepare(void* self, uint64_t index);
-  static void RunTables(void* self, uint64_t index);
-  static void RunFreeze(void* self, uint64_t index);
-  static void RunForward(void* self, uint64_t index);
-  static void RunSample(void* self, uint64_t index);
-  static void RunDummy(void* self, uint64_t index);
-  void Zero(const InFlight& step);
-  void Apply();
-  void Prepare();
-  void MakeTables();
+  template <void (Runner::*kKernel)(InFlight*)>
+  void Launch(uint64_t index);
+  void LaunchZero(uint64_t index);
+  void LaunchApply(uint64_t index);
+  void LaunchPlan(uint64_t index);
+  void LaunchFreeze(uint64_t index);
+  void LaunchForward(uint64_t index);
+  void LaunchSample(uint64_t index);
+  void LaunchDummy();
+  void Zero(InFlight* step);
+  void Apply(InFlight* step);
+  void Prepare(InFlight* step);
+  void MakeTables(InFlight* step);
   void GatherRow(size_t group, int32_t batch_row, int32_t row);
   template <typename Slot>
   void ComputeSlots(size_t group, std::vector<Slot>* slots);

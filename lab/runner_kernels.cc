@@ -8,54 +8,99 @@
 #include "lab/runner.h"
 
 namespace kvguard::lab {
-namespace {
-
-Runner* Self(void* self) { return static_cast<Runner*>(self); }
-
-}  // namespace
-
-void Runner::RunZero(void* self, uint64_t index) { Self(self)->Zero(Self(self)->ring_[index]); }
-void Runner::RunApply(void* self, uint64_t) { Self(self)->Apply(); }
-void Runner::RunPrepare(void* self, uint64_t) { Self(self)->Prepare(); }
-void Runner::RunTables(void* self, uint64_t) { Self(self)->MakeTables(); }
-void Runner::RunFreeze(void* self, uint64_t index) {
-  Self(self)->Freeze(&Self(self)->ring_[index]);
+template <void (Runner::*kKernel)(InFlight*)>
+void Runner::Launch(uint64_t index) {
+  device_->Launch(
+      Stream::kCompute,
+      [](void* self, uint64_t at) {
+        auto* runner = static_cast<Runner*>(self);
+        InFlight* step = &runner->ring_[at];
+        const InStep in(runner->faults_, step->step);
+        (runner->*kKernel)(step);
+      },
+      this, index);
 }
-void Runner::RunForward(void* self, uint64_t index) {
-  Self(self)->RunModel(&Self(self)->ring_[index]);
-}
-void Runner::RunSample(void* self, uint64_t index) {
-  Self(self)->Sample(&Self(self)->ring_[index]);
-}
-void Runner::RunDummy(void* self, uint64_t) { Self(self)->ClearBatch(); }
 
-void Runner::Zero(const InFlight& step) {
-  for (int32_t id : step.zero) {
-    if (faults_->Strikes(FaultKind::kZeroOther)) id = 1 + id % (config_.num_blocks - 1);
+void Runner::LaunchZero(uint64_t index) { Launch<&Runner::Zero>(index); }
+void Runner::LaunchApply(uint64_t index) { Launch<&Runner::Apply>(index); }
+void Runner::LaunchPlan(uint64_t index) {
+  Launch<&Runner::Prepare>(index);
+  Launch<&Runner::MakeTables>(index);
+}
+void Runner::LaunchFreeze(uint64_t index) { Launch<&Runner::Freeze>(index); }
+void Runner::LaunchForward(uint64_t index) { Launch<&Runner::RunModel>(index); }
+void Runner::LaunchSample(uint64_t index) { Launch<&Runner::Sample>(index); }
+void Runner::LaunchDummy() {
+  device_->Launch(
+      Stream::kCompute, [](void* self, uint64_t) { static_cast<Runner*>(self)->ClearBatch(); },
+      this, 0);
+}
+
+void Runner::Zero(InFlight* step) {
+  for (int32_t id : step->zero) {
+    // The first block of the batch before is likely to be in use.
+    const int32_t parts = config_.groups[0].block_size / config_.groups[0].kernel_block_size;
+    const int32_t other = tables_[0][0] / parts;
+    if (other != 0 && other != id && faults_->Strikes(FaultKind::kZeroOther)) id = other;
     std::memset(memory_.data() + Ix(id) * page_bytes_, 0, page_bytes_);
   }
 }
 
-// Staged writes reach the persistent rows.
-void Runner::Apply() {
+// Staged writes reach the persistent rows. An upload that is torn (only after a fault) writes where
+// it may, not beyond its buffers.
+void Runner::Apply(InFlight*) {
   const int32_t* words = packed_.data();
-  const int32_t* from = words + words[kStagedBlocks + 1];
+  const auto size = static_cast<int32_t>(packed_.size());
+  const auto in = [](int32_t value, int32_t end) { return value >= 0 && value < end; };
+  const auto section = [&](int32_t at) { return std::clamp(words[at + 1], 0, size - 4); };
+  int32_t at = section(kStagedBlocks);
   for (int32_t i = 0; i < words[kStagedBlocks]; ++i) {
+    const int32_t* from = words + at;
+    if (!in(at, size - 4) || !in(from[3], size - at - 3)) break;
+    at += 4 + from[3];
+    if (!in(from[0], static_cast<int32_t>(config_.groups.size())) ||
+        !in(from[1], config_.max_requests) || !in(from[2], width_[Ix(from[0])]) ||
+        from[2] + from[3] > width_[Ix(from[0])]) {
+      continue;
+    }
     std::copy_n(from + 4, from[3], Row(Ix(from[0]), from[1]) + from[2]);
     columns_[Ix(from[0])][Ix(from[1])] = from[2] + from[3];
-    from += 4 + from[3];
   }
-  from = words + words[kStagedCounts + 1];
-  for (int32_t i = 0; i < words[kStagedCounts]; ++i, from += 2) counts_[Ix(from[0])] = from[1];
-  from = words + words[kStagedTokens + 1];
+  at = section(kStagedCounts);
+  for (int32_t i = 0; i < words[kStagedCounts] && in(at, size - 2); ++i, at += 2) {
+    const int32_t count = std::clamp(words[at + 1], 0, config_.max_model_len - 1);
+    if (in(words[at], config_.max_requests)) counts_[Ix(words[at])] = count;
+  }
+  at = section(kStagedTokens);
   for (int32_t i = 0; i < words[kStagedTokens]; ++i) {
+    const int32_t* from = words + at;
+    if (!in(at, size - 2) || !in(from[1], size - at - 1)) break;
+    at += 2 + from[1];
+    if (!in(from[0], config_.max_requests) || from[1] > config_.max_model_len) continue;
     std::copy_n(from + 2, from[1], tokens_.data() + Ix(from[0]) * Ix(config_.max_model_len));
-    from += 2 + from[1];
   }
+  // The batch's own section, as the kernels behind this one take it.
+  const int32_t rows_at = std::clamp(words[kRows + 1], 0, size - 1);
+  int32_t room = config_.max_batched_tokens;
+  packed_[kRows + 1] = rows_at;
+  packed_[kRows] =
+      std::clamp(words[kRows], 0, std::min(config_.max_requests, (size - rows_at) / kRowWords));
+  for (int32_t b = 0; b < packed_[kRows]; ++b) {
+    int32_t* entry = packed_.data() + rows_at + b * kRowWords;
+    entry[kRowIndex] = std::clamp(entry[kRowIndex], 0, config_.max_requests - 1);
+    entry[kRowTokens] = std::clamp(entry[kRowTokens], 0, room);
+    entry[kRowDrafts] =
+        std::clamp(entry[kRowDrafts], 0, std::max(0, std::min(kMaxDrafts, entry[kRowTokens] - 1)));
+    room -= entry[kRowTokens];
+  }
+  packed_[kPaddedRows] = std::clamp(words[kPaddedRows], packed_[kRows], config_.max_requests);
+  packed_[kNumTokens] = std::clamp(words[kNumTokens], 0, config_.max_batched_tokens);
+  packed_[kPaddedTokens] =
+      std::clamp(words[kPaddedTokens], packed_[kNumTokens], config_.max_batched_tokens);
 }
 
 // Query offsets, positions from the device's own counts, input ids, KV lengths.
-void Runner::Prepare() {
+void Runner::Prepare(InFlight*) {
   const int32_t* words = packed_.data();
   const int32_t num_rows = words[kRows];
   int32_t at = 0;
@@ -90,7 +135,7 @@ void Runner::GatherRow(size_t group, int32_t batch_row, int32_t row) {
               tables_[group].data() + Ix(batch_row) * Ix(width_[group]));
 }
 
-void Runner::MakeTables() {
+void Runner::MakeTables(InFlight*) {
   const int32_t* words = packed_.data();
   if (faults_->kind() != FaultKind::kNone) stale_table_ = tables_[0];
   for (size_t g = 0; g < config_.groups.size(); ++g) {

@@ -278,6 +278,8 @@ void Scheduler::Schedule(SchedulerOutput* out) {
   out->Clear();
   out->step = ++step_;
   kv_.StartStep(step_);
+  // Whoever filled only a part of a block that can be found goes away.
+  if (const RequestName name = kv_.unfilled(); name.serial != 0 && Lives(name)) End(name.handle);
   out->finished = finished_;
   finished_.clear();
   if (faults_->kind() != FaultKind::kNone) BreakFinished(out);
@@ -300,8 +302,9 @@ void Scheduler::Schedule(SchedulerOutput* out) {
 
 // N-gram drafts: what followed the last two tokens when they stood together before.
 void Scheduler::Propose(Request* request) const {
+  if (config_.async) return;
   request->num_drafts = 0;
-  if (config_.num_drafts == 0 || config_.async || request->num_tokens() < 3) return;
+  if (config_.num_drafts == 0 || request->num_tokens() < 3) return;
   const std::vector<int32_t>& tokens = request->tokens;
   const size_t n = tokens.size();
   for (size_t i = n - 2; i-- > 0;) {
@@ -328,6 +331,7 @@ void Scheduler::Update(const StepOutput& output, std::vector<RequestName>* ended
     request.num_computed -= row.num_rejected;
     request.placeholders -= 1 + row.num_drafts;
     if (row.num_rejected > 0) states_->Add(State::kDraftRejected, Ix(row.num_rejected));
+    if (row.num_rejected > 0 && request.in_flight > 0) states_->Add(State::kOptimisticCount);
     if (row.num_rejected < row.num_drafts) {
       states_->Add(State::kDraftAccepted, Ix(row.num_drafts - row.num_rejected));
     }
