@@ -216,6 +216,8 @@ int Dispatch(const Strings& arguments) {
   sub->add_flag("--list", lab.list, "the scenarios, and the faults that an engine can be given");
   sub->add_option("--seed", seed, "equal seeds give equal runs; default: 1");
   sub->add_option("--steps", steps, "how many; default: 20000");
+  sub->add_option("--model", lab.model, "tags or transformer; default: tags")
+      ->check(CLI::IsMember({"tags", "transformer"}));
   sub->add_option("--guard", lab.guard, "off, log or raise; default: raise")
       ->check(CLI::IsMember({"off", "log", "raise"}));
   sub->add_option("--fault", lab.fault,

@@ -53,6 +53,7 @@ struct LabArguments {
   bool list = false;
   std::optional<uint64_t> seed;
   std::optional<uint64_t> steps;
+  std::string model = "tags";   // "tags", "transformer"
   std::string guard = "raise";  // "off", "log", "raise"
   std::string fault;            // KIND or KIND@STEP
   std::string record;           // a file

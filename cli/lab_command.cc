@@ -26,6 +26,7 @@ using step::Sprintf;
 using Ull = unsigned long long;
 
 constexpr uint64_t kDefaultSteps = 20000;
+constexpr uint64_t kDefaultTransformerSteps = 2000;
 constexpr uint64_t kStepsAfterFault = 2000;
 constexpr size_t kWrongsShown = 4;
 
@@ -133,6 +134,10 @@ void ShowRun(const lab::RunOptions& options, const RunResult& result) {
             ? "  the fault did not strike: nothing in these steps had room for it\n"
             : Sprintf("  struck in step %llu\n", static_cast<Ull>(result.fault_struck)));
   }
+  if (options.model == lab::ModelKind::kTransformer) {
+    Out("  floats do not say whose they are: the tokens of ended requests tell\n");
+    return;
+  }
   Out(Sprintf("  %s\n", Counted(result.wrong_reads, "read").c_str()));
   Out(Sprintf("  %s\n", Counted(result.wrong_writes, "write").c_str()));
   Out(Sprintf("  %s\n", Counted(result.wrong_tokens, "token").c_str()));
@@ -141,7 +146,7 @@ void ShowRun(const lab::RunOptions& options, const RunResult& result) {
   }
 }
 
-void ShowVerdict(const RunResult& result) {
+void ShowVerdict(const lab::RunOptions& options, const RunResult& result) {
   Out("\n");
   Out(Paint(Colour::kBold, "guard") + "\n");
   for (size_t i = 0; i < std::min<size_t>(result.findings.size(), 3); ++i) {
@@ -149,7 +154,9 @@ void ShowVerdict(const RunResult& result) {
   }
   if (result.verdict.proofs > 0) {
     Out(Sprintf("  first said so in step %llu", static_cast<Ull>(result.first_proof)));
-    if (result.first_harm == 0) {
+    if (options.model == lab::ModelKind::kTransformer) {
+      Out("\n");
+    } else if (result.first_harm == 0) {
       Out(result.stopped ? ", before anything wrong was read\n" : "; nothing wrong was read\n");
     } else {
       Out(Sprintf("; first wrong read or token in step %llu\n",
@@ -184,8 +191,11 @@ int LabCommand(const LabArguments& arguments) {
   lab::RunOptions options;
   options.setup = scenario->make();
   options.seed = arguments.seed.value_or(1);
-  options.steps = arguments.steps.value_or(kDefaultSteps);
+  options.steps = arguments.steps.value_or(
+      arguments.model == "transformer" ? kDefaultTransformerSteps : kDefaultSteps);
   options.record = arguments.record;
+  options.model = arguments.model == "transformer" ? lab::ModelKind::kTransformer
+                                                   : lab::ModelKind::kTags;
   options.guard = arguments.guard == "off"   ? lab::GuardMode::kOff
                   : arguments.guard == "log" ? lab::GuardMode::kLog
                                              : lab::GuardMode::kRaise;
@@ -203,7 +213,7 @@ int LabCommand(const LabArguments& arguments) {
   if (!result.not_armed.empty()) Say("not armed: " + result.not_armed);
   if (!result.error.empty()) Say(result.error);
   if (!result.guarded) return result.not_armed.empty() ? kExitOk : kExitCannotJudge;
-  ShowVerdict(result);
+  ShowVerdict(options, result);
   return static_cast<int>(result.verdict.verdict);
 }
 

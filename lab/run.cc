@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <span>
 
 #include "lab/tags.h"
+#include "lab/transformer.h"
 
 namespace kvguard::lab {
 namespace {
@@ -13,32 +15,61 @@ namespace {
 constexpr size_t kFindingsKept = 32;
 constexpr uint64_t kStepsBetweenReports = 4096;
 
-// Every ended request's output, computed again without a cache.
-uint64_t CountWrong(const Engine& engine) {
+// Holds every ended request's output against a computation without a cache.
+class Verifier {
+ public:
+  explicit Verifier(const EngineConfig& config) : config_(config) {
+    if (config.model == ModelKind::kTransformer) {
+      transformer_ = std::make_unique<TransformerModel>(config);
+    }
+  }
+
+  bool IsRight(const Request& request) {
+    const std::span<const int32_t> tokens = request.tokens;
+    if (transformer_) {
+      return transformer_->FirstWrong(request.domain, tokens, request.prompt_len) < 0;
+    }
+    const std::vector<int32_t> right = TagsModel::Continue(
+        config_, request.domain, tokens.first(Ix(request.prompt_len)), request.num_output());
+    return std::equal(right.begin(), right.end(), tokens.begin() + request.prompt_len);
+  }
+
+ private:
+  const EngineConfig& config_;
+  std::unique_ptr<TransformerModel> transformer_;
+};
+
+uint64_t CountWrong(const Engine& engine, Verifier* verifier) {
   uint64_t wrong = 0;
   for (const RequestName name : engine.ended()) {
-    const Request& request = engine.scheduler().Of(name);
-    const std::span<const int32_t> tokens = request.tokens;
-    const std::vector<int32_t> right =
-        TagsModel::Continue(engine.config(), request.domain, tokens.first(Ix(request.prompt_len)),
-                            request.num_output());
-    if (!std::equal(right.begin(), right.end(), tokens.begin() + request.prompt_len)) ++wrong;
+    if (!verifier->IsRight(engine.scheduler().Of(name))) ++wrong;
   }
   return wrong;
+}
+
+// A transformer takes what a tag takes some thousand times: shorter requests of fewer words.
+Setup ForTransformer(Setup setup) {
+  setup.engine.model = ModelKind::kTransformer;
+  setup.engine.vocabulary = std::min(setup.engine.vocabulary, 256);
+  setup.engine.max_batched_tokens = std::min(setup.engine.max_batched_tokens, 64);
+  return setup;
 }
 
 }  // namespace
 
 RunResult Run(const RunOptions& options) {
   EngineOptions engine_options;
-  engine_options.config = options.setup.engine;
+  const Setup setup =
+      options.model == ModelKind::kTransformer ? ForTransformer(options.setup) : options.setup;
+  engine_options.config = setup.engine;
   engine_options.config.seed = options.seed;
   engine_options.guard = options.guard;
   engine_options.record = options.record;
   engine_options.fault = options.fault;
   engine_options.fault_at = options.fault_at;
   Engine engine(engine_options);
-  Workload workload(options.setup.workload, engine.config(), options.seed);
+  Workload workload(setup.workload, engine.config(), options.seed);
+  Verifier verifier(engine.config());
 
   RunResult result;
   result.not_armed = engine.not_armed();
@@ -49,7 +80,7 @@ RunResult Run(const RunOptions& options) {
     const bool goes_on = engine.Step();
     ++result.steps;
     result.requests += engine.ended().size();
-    result.wrong_requests += CountWrong(engine);
+    result.wrong_requests += CountWrong(engine, &verifier);
     workload.After(engine);
     if (!goes_on) {
       result.stopped = true;
@@ -66,7 +97,7 @@ RunResult Run(const RunOptions& options) {
     }
   }
   if (!result.stopped) result.stopped = !engine.Finish();
-  result.wrong_requests += CountWrong(engine);
+  result.wrong_requests += CountWrong(engine, &verifier);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   result.tokens = engine.num_tokens();

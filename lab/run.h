@@ -15,6 +15,7 @@ namespace kvguard::lab {
 
 struct RunOptions {
   Setup setup;
+  ModelKind model = ModelKind::kTags;
   uint64_t seed = 1;
   uint64_t steps = 10000;
   GuardMode guard = GuardMode::kRaise;

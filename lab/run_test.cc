@@ -49,6 +49,27 @@ TEST_P(HealthyRun, IsCleanAndItsTokensAreThoseOfAComputationWithoutACache) {
   }
 }
 
+TEST_P(HealthyRun, TokensOfTheTransformerAreThoseOfOnePassWithoutACache) {
+  RunOptions options = Of(GetParam().name.data(), 1, 250);
+  options.model = ModelKind::kTransformer;
+  options.guard = GuardMode::kLog;
+  const RunResult result = lab::Run(options);
+  EXPECT_GT(result.requests, 0u);
+  EXPECT_EQ(result.wrong_requests, 0u);
+  EXPECT_EQ(result.verdict.verdict, static_cast<uint32_t>(KVGUARD_CLEAN)) << Text(result);
+}
+
+TEST(Transformer, AFaultShowsInItsTokens) {
+  RunOptions options = Of("dense", 1, 400);
+  options.model = ModelKind::kTransformer;
+  options.guard = GuardMode::kLog;
+  options.fault = FaultKind::kTableOtherRow;
+  options.fault_at = 50;
+  const RunResult result = lab::Run(options);
+  EXPECT_EQ(result.first_proof, result.fault_struck);
+  EXPECT_GT(result.wrong_requests, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, HealthyRun, testing::ValuesIn(Scenarios().begin(), Scenarios().end()),
                          [](const auto& scenario) {
                            std::string name(scenario.param.name);

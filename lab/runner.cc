@@ -18,7 +18,11 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
       faults_(faults),
       states_(states),
       tags_(config, faults),
-      page_bytes_(TagsModel::PageBytes(config)) {
+      transformer_(config.model == ModelKind::kTransformer
+                       ? std::make_unique<TransformerModel>(config)
+                       : nullptr),
+      page_bytes_(transformer_ ? TransformerModel::PageBytes(config)
+                               : TagsModel::PageBytes(config)) {
   const size_t rows = Ix(config.max_requests);
   size_t table_words = 0;
   for (size_t g = 0; g < config.groups.size(); ++g) {

@@ -11,6 +11,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lab/batch.h"
@@ -21,6 +23,7 @@
 #include "lab/scheduler_output.h"
 #include "lab/states.h"
 #include "lab/tags.h"
+#include "lab/transformer.h"
 #include "lab/truth.h"
 
 namespace kvguard::lab {
@@ -143,6 +146,7 @@ class Runner {
   FaultSwitch* faults_;
   StateCounts* states_;
   TagsModel tags_;
+  std::unique_ptr<TransformerModel> transformer_;  // where it is the model
   std::array<int32_t, kMaxGroups> width_{};  // of a table row, in kernel blocks
 
   // The host's account.

@@ -209,7 +209,16 @@ void Runner::RunModel(InFlight* step) {
   batch.rows = &step->truth;
   batch.truth = truth_;
   if (faults_->kind() != FaultKind::kNone) BreakForward(*step);
-  tags_.Forward(batch);
+  for (size_t b = 0; b < step->rows.size(); ++b) {
+    RowTruth& truth = step->truth[b];
+    if (truth.known >= 0) truth.request->Truncate(truth.known);
+    truth.base = truth.request->size();
+  }
+  if (transformer_) {
+    transformer_->Forward(batch);
+  } else {
+    tags_.Forward(batch);
+  }
 }
 
 // Greedy: drafts stand as far as they are what the model says. Counts and tokens move on.
@@ -256,7 +265,7 @@ void Runner::Judge(InFlight* step) {
     request.Truncate(truth.base);
     if (truth.samples) {
       const int32_t* out = sampled_.data() + b * kSampledStride;
-      bool right = true;
+      bool right = !transformer_;  // of which the truth is told when the request has ended
       for (int32_t i = 0; i < out[0]; ++i) {
         if (right && out[2 + i] != truth.expected[Ix(i)]) {
           right = false;

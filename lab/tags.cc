@@ -72,10 +72,8 @@ void TagsModel::Forward(const Batch& batch) {
 }
 
 void TagsModel::Write(const Batch& batch, int32_t row) {
-  RowTruth& truth = (*batch.rows)[Ix(row)];
+  const RowTruth& truth = (*batch.rows)[Ix(row)];
   TruthRequest& request = *truth.request;
-  if (truth.known >= 0) request.Truncate(truth.known);
-  truth.base = request.size();
   const int32_t begin = batch.query_start[row];
   const int32_t end = batch.query_start[row + 1];
   for (int32_t t = begin; t < end; ++t) {
