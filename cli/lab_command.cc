@@ -189,13 +189,13 @@ int LabCommand(const LabArguments& arguments) {
             ": " + report::Join(names) + "; `kvguard lab --list` says what they are");
   }
   lab::RunOptions options;
-  options.setup = scenario->make();
   options.seed = arguments.seed.value_or(1);
+  options.setup = scenario->make(options.seed);
   options.steps = arguments.steps.value_or(
       arguments.model == "transformer" ? kDefaultTransformerSteps : kDefaultSteps);
   options.record = arguments.record;
-  options.model = arguments.model == "transformer" ? lab::ModelKind::kTransformer
-                                                   : lab::ModelKind::kTags;
+  options.model =
+      arguments.model == "transformer" ? lab::ModelKind::kTransformer : lab::ModelKind::kTags;
   options.guard = arguments.guard == "off"   ? lab::GuardMode::kOff
                   : arguments.guard == "log" ? lab::GuardMode::kLog
                                              : lab::GuardMode::kRaise;

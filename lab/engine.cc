@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/engine.h"
 
+#include <algorithm>
+
 namespace kvguard::lab {
 
 Engine::Engine(const EngineOptions& options)
@@ -11,6 +13,7 @@ Engine::Engine(const EngineOptions& options)
       scheduler_(config_, &faults_, &states_),
       runner_(config_, &device_, &truth_, &faults_, &states_),
       random_(Mix(config_.seed, 0x656e67)) {
+  WarmUp();
   if (options.guard != GuardMode::kOff) {
     not_armed_ = guard_.Arm(config_, options.guard, options.record);
   }
@@ -24,6 +27,48 @@ RequestName Engine::Submit(const Submission& submission) {
 
 void Engine::Abort(RequestName name) {
   if (scheduler_.Abort(name)) truth_.End(name);
+}
+
+// Two requests with blocks of the runner's own choice, run and ended before anybody listens. Their
+// KV and their rows' contents stay behind.
+void Engine::WarmUp() {
+  SchedulerOutput& out = outputs_[0];
+  const int32_t num_tokens = std::min(5, config_.max_batched_tokens / 2);
+  const auto num_requests = static_cast<uint32_t>(std::min(2, config_.max_requests));
+  for (const bool ends : {false, true}) {
+    out.Clear();
+    for (uint32_t i = 0; i < num_requests; ++i) {
+      const RequestName name{i, UINT64_MAX - i};
+      if (ends) {
+        out.finished.push_back(name);
+        continue;
+      }
+      NewRequest& added = out.added.emplace_back();
+      added.name = name;
+      added.tokens.begin = static_cast<uint32_t>(out.tokens.size());
+      out.tokens.resize(out.tokens.size() + Ix(num_tokens), 1);
+      added.tokens.end = static_cast<uint32_t>(out.tokens.size());
+      ScheduledRequest& row = out.scheduled.emplace_back();
+      row.name = name;
+      row.num_tokens = num_tokens;
+      row.samples = true;
+      for (size_t g = 0; g < config_.groups.size(); ++g) {
+        added.blocks[g].begin = static_cast<uint32_t>(out.blocks.size());
+        for (int32_t j = 0; j < CeilDiv(num_tokens, config_.groups[g].block_size); ++j) {
+          out.blocks.push_back(1 +
+                               static_cast<int32_t>(out.blocks.size()) % (config_.num_blocks - 1));
+        }
+        added.blocks[g].end = static_cast<uint32_t>(out.blocks.size());
+        row.bound[g] = added.blocks[g];
+      }
+      truth_.Start(name, {}, out.Tokens(added.tokens));
+    }
+    InFlight* step = runner_.Plan(out, false);
+    runner_.Forward(step);
+    runner_.Await(step);
+  }
+  for (uint32_t i = 0; i < num_requests; ++i) truth_.End({i, UINT64_MAX - i});
+  states_.Add(State::kWarmUp, num_requests);
 }
 
 void Engine::DummyRun() {
@@ -72,9 +117,19 @@ bool Engine::StepNow() {
     guard_.End(out.step, !output.rows.empty());
     if (guard_.must_raise()) return false;
   }
+  Release(output);
+  return true;
+}
+
+void Engine::Release(const StepOutput& output) {
+  for (const StepOutput::Row& row : output.rows) {
+    history_ = Mix(history_, row.name.serial);
+    for (int32_t i = 0; i < row.num_sampled; ++i) {
+      history_ = Mix(history_, static_cast<uint64_t>(row.tokens[Ix(i)]));
+    }
+  }
   scheduler_.Update(output, &ended_);
   for (const RequestName name : ended_) truth_.End(name);
-  return true;
 }
 
 bool Engine::StepAhead() {
@@ -102,8 +157,7 @@ bool Engine::Take(InFlight* step) {
     taken_ = step;
     if (guard_.must_raise()) return false;
   }
-  scheduler_.Update(output, &ended_);
-  for (const RequestName name : ended_) truth_.End(name);
+  Release(output);
   return true;
 }
 

@@ -57,12 +57,16 @@ class Engine {
   const FaultSwitch& faults() const { return faults_; }
   GuardHook& guard() { return guard_; }
   uint64_t num_tokens() const { return num_tokens_; }
+  // A hash of every output so far: what the engine did, in one number.
+  uint64_t history() const { return history_; }
 
  private:
   bool StepNow();
   bool StepAhead();
   bool Take(InFlight* step);
   void DummyRun();
+  void WarmUp();
+  void Release(const StepOutput& output);
 
   EngineConfig config_;
   FaultSwitch faults_;
@@ -79,6 +83,7 @@ class Engine {
   InFlight* taken_ = nullptr;  // whose outcome the guard has not been told
   std::vector<RequestName> ended_;
   uint64_t num_tokens_ = 0;
+  uint64_t history_ = 0;
 };
 
 }  // namespace kvguard::lab

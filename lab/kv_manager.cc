@@ -151,7 +151,9 @@ int32_t KvManager::TakeFresh(const Request& request) {
       return id;
     }
   }
+  const uint64_t evictions = pool_.evictions();
   const int32_t id = pool_.Take();
+  states_->Add(State::kEviction, pool_.evictions() - evictions);
   if (released_[Ix(id)] == step_) states_->Add(State::kFinishReuse);
   entered_[Ix(id)] = 0;
   fresh_.push_back(id);

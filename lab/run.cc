@@ -101,6 +101,7 @@ RunResult Run(const RunOptions& options) {
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   result.tokens = engine.num_tokens();
+  result.history = engine.history();
   result.states = engine.states();
   result.fault_struck = engine.faults().struck();
   const Truth& truth = engine.truth();

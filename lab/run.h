@@ -31,7 +31,8 @@ struct RunResult {
   std::string not_armed;  // why there was no guard
   std::string error;      // the first record that the guard refused, or a lost recording
   uint64_t steps = 0;
-  uint64_t tokens = 0;  // computed
+  uint64_t tokens = 0;   // computed
+  uint64_t history = 0;  // a hash of all outputs
   double seconds = 0;
   double guard_seconds = 0;
   bool stopped = false;   // by the guard

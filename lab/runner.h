@@ -147,7 +147,7 @@ class Runner {
   StateCounts* states_;
   TagsModel tags_;
   std::unique_ptr<TransformerModel> transformer_;  // where it is the model
-  std::array<int32_t, kMaxGroups> width_{};  // of a table row, in kernel blocks
+  std::array<int32_t, kMaxGroups> width_{};        // of a table row, in kernel blocks
 
   // The host's account.
   std::vector<int32_t> row_of_;  // by handle; -1: none

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/scenario.h"
 
+#include <algorithm>
 #include <array>
+
+#include "lab/random.h"
 
 namespace kvguard::lab {
 namespace {
 
 // A pool that is too small for all, so that blocks are evicted and requests preempted.
-Setup Dense() {
+Setup Dense(uint64_t) {
   Setup setup;
   setup.engine.num_blocks = 64;
   setup.engine.max_model_len = 320;
@@ -18,45 +21,45 @@ Setup Dense() {
   return setup;
 }
 
-Setup DenseAsync() {
-  Setup setup = Dense();
+Setup DenseAsync(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.async = true;
   setup.engine.int32_slots = true;
   return setup;
 }
 
 // Blocks of two kernel blocks each.
-Setup KernelBlocks() {
-  Setup setup = Dense();
+Setup KernelBlocks(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.groups = {{GroupKind::kFull, 32, 16, 0}};
   setup.engine.num_blocks = 36;
   return setup;
 }
 
-Setup Mla() {
-  Setup setup = Dense();
+Setup Mla(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.groups = {{GroupKind::kMla, 64, 64, 0}};
   setup.engine.num_blocks = 24;
   return setup;
 }
 
-Setup Window() {
-  Setup setup = Dense();
+Setup Window(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.groups = {{GroupKind::kWindow, 16, 16, 40}};
   setup.engine.num_blocks = 40;
   return setup;
 }
 
-Setup Chunked() {
-  Setup setup = Dense();
+Setup Chunked(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.groups = {{GroupKind::kChunked, 16, 8, 64}};
   setup.engine.num_blocks = 44;
   return setup;
 }
 
 // Three groups that take from one pool.
-Setup Hybrid() {
-  Setup setup = Dense();
+Setup Hybrid(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.groups = {{GroupKind::kFull, 16, 16, 0},
                          {GroupKind::kWindow, 16, 16, 48},
                          {GroupKind::kChunked, 32, 16, 64}};
@@ -64,14 +67,14 @@ Setup Hybrid() {
   return setup;
 }
 
-Setup HybridAsync() {
-  Setup setup = Hybrid();
+Setup HybridAsync(uint64_t) {
+  Setup setup = Hybrid(0);
   setup.engine.async = true;
   return setup;
 }
 
-Setup Ngram() {
-  Setup setup = Dense();
+Setup Ngram(uint64_t) {
+  Setup setup = Dense(0);
   setup.engine.num_drafts = 3;
   setup.engine.repetitive = true;
   setup.engine.vocabulary = 12;
@@ -80,27 +83,27 @@ Setup Ngram() {
 }
 
 // Drafts come from the device, counts are optimistic.
-Setup NgramAsync() {
-  Setup setup = Ngram();
+Setup NgramAsync(uint64_t) {
+  Setup setup = Ngram(0);
   setup.engine.async = true;
   setup.engine.int32_slots = true;
   return setup;
 }
 
-Setup HybridNgram() {
-  Setup setup = Ngram();
-  setup.engine.groups = Hybrid().engine.groups;
+Setup HybridNgram(uint64_t) {
+  Setup setup = Ngram(0);
+  setup.engine.groups = Hybrid(0).engine.groups;
   setup.engine.num_blocks = 150;
   return setup;
 }
 
-Setup HybridNgramAsync() {
-  Setup setup = HybridNgram();
+Setup HybridNgramAsync(uint64_t) {
+  Setup setup = HybridNgram(0);
   setup.engine.async = true;
   return setup;
 }
 
-Setup Decode() {
+Setup Decode(uint64_t) {
   Setup setup;
   setup.engine.num_blocks = 520;
   setup.engine.max_model_len = 512;
@@ -111,6 +114,55 @@ Setup Decode() {
   setup.workload.max_output = 380;
   setup.workload.idle_one_in = 0;
   setup.workload.abort_one_in = 2000;
+  return setup;
+}
+
+// Any engine, as the seed wants it.
+Setup Drawn(uint64_t seed) {
+  Random random(Mix(seed, 0x647261));
+  Setup setup;
+  EngineConfig& engine = setup.engine;
+  engine.groups.clear();
+  int32_t blocks_of_one = 0;
+  engine.max_model_len = random.Between(96, 320);
+  const int32_t num_groups = random.OneIn(2) ? 1 : random.Between(2, 4);
+  for (int32_t g = 0; g < num_groups; ++g) {
+    GroupConfig group;
+    group.kind = static_cast<GroupKind>(random.Below(4));
+    group.block_size = 4 << random.Below(4);
+    group.kernel_block_size = group.block_size >> (random.OneIn(3) ? random.Below(3) : 0);
+    group.window = random.Between(5, 90);
+    if (group.kind == GroupKind::kChunked && random.OneIn(2)) {
+      group.window = group.block_size * random.Between(1, 4);
+    }
+    blocks_of_one += CeilDiv(engine.max_model_len + kMaxDrafts, group.block_size);
+    engine.groups.push_back(group);
+  }
+  engine.max_requests = random.Between(1, 12);
+  engine.max_batched_tokens = std::max(engine.max_requests * 5, random.Between(24, 160));
+  engine.max_chunk = random.OneIn(2) ? random.Between(5, 64) : 0;
+  engine.num_drafts = random.OneIn(2) ? random.Between(1, 4) : 0;
+  engine.repetitive = engine.num_drafts > 0 || random.OneIn(4);
+  engine.vocabulary = engine.repetitive ? 12 : random.Between(20, 60000);
+  engine.prefix_caching = !random.OneIn(5);
+  engine.async = random.OneIn(2);
+  engine.int32_slots = random.OneIn(2);
+  engine.padding = !random.OneIn(3);
+  engine.zeroing = random.OneIn(2);
+  engine.dummy_every = random.OneIn(2) ? random.Between(5, 60) : 0;
+  // At least one request fits, at most all do.
+  engine.num_blocks = 1 + blocks_of_one * random.Between(10, 10 + 6 * engine.max_requests) / 10;
+  WorkloadConfig& work = setup.workload;
+  work.live = random.Between(1, engine.max_requests * 2);
+  work.max_prompt = random.Between(10, engine.max_model_len - 10);
+  work.min_prompt = random.Between(1, std::min(20, work.max_prompt));
+  work.max_output = random.Between(2, 80);
+  work.num_prefixes = random.Between(0, 8);
+  work.max_prefix = random.Between(1, 160);
+  work.repeat_one_in = random.Below(6);
+  work.domain_one_in = random.Below(8);
+  work.abort_one_in = random.OneIn(4) ? 0 : static_cast<uint32_t>(random.Between(5, 100));
+  work.idle_one_in = random.OneIn(3) ? 0 : static_cast<uint32_t>(random.Between(20, 300));
   return setup;
 }
 
@@ -131,6 +183,7 @@ constexpr auto kScenarios = std::to_array<Scenario>({
     {"hybrid-ngram-async", "drafts over three groups, scheduled ahead", HybridNgramAsync},
     {"decode", "eight requests that decode, contexts up to 512: what the engine's speed is told of",
      Decode},
+    {"random", "any of these and in between, as the seed wants it", Drawn},
 });
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Setup {
 struct Scenario {
   std::string_view name;
   std::string_view sentence;
-  Setup (*make)();
+  Setup (*make)(uint64_t seed);
 };
 
 std::span<const Scenario> Scenarios();

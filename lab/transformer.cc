@@ -108,8 +108,7 @@ class TransformerModel::PagedCache {
     const int32_t unit = model_.config_.groups[group].kernel_block_size;
     const int32_t width = batch_.table_width[group];
     if (position / unit >= width) return nullptr;
-    const int32_t entry =
-        batch_.tables[group][Ix(row_of_[item]) * Ix(width) + Ix(position / unit)];
+    const int32_t entry = batch_.tables[group][Ix(row_of_[item]) * Ix(width) + Ix(position / unit)];
     return Place(layer, group, static_cast<int64_t>(entry) * unit + position % unit);
   }
 
@@ -135,9 +134,7 @@ class TransformerModel::PlainCache {
   PlainCache(size_t num_layers, size_t num_tokens)
       : num_tokens_(num_tokens), values_(num_layers * num_tokens * 2 * kWidth) {}
   float* Writable(int32_t layer, size_t item) { return At(layer, item); }
-  const float* Readable(int32_t layer, size_t, int32_t position) {
-    return At(layer, Ix(position));
-  }
+  const float* Readable(int32_t layer, size_t, int32_t position) { return At(layer, Ix(position)); }
 
  private:
   float* At(int32_t layer, size_t position) {

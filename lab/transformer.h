@@ -51,9 +51,7 @@ class TransformerModel {
   };
 
   bool IsMla(int32_t layer) const;
-  size_t GroupOf(int32_t layer) const {
-    return Ix(layer) % config_.groups.size();
-  }
+  size_t GroupOf(int32_t layer) const { return Ix(layer) % config_.groups.size(); }
   // Keeps what a layer's token leaves behind; gives it back by position, or nullptr.
   class PagedCache;
   class PlainCache;
