@@ -38,7 +38,11 @@ struct Batch {
   const int32_t* input_ids = nullptr;               // [num_tokens]
   std::array<const int32_t*, kMaxGroups> tables{};  // [num_rows, table_width], in kernel blocks
   std::array<int32_t, kMaxGroups> table_width{};
-  std::array<const void*, kMaxGroups> slots{};  // [num_tokens], int32 or int64
+  std::array<const void*, kMaxGroups> slots{};          // [num_tokens], int32 or int64
+  std::array<const int32_t*, kMaxGroups> state_in{};    // [num_rows] blocks
+  std::array<const int32_t*, kMaxGroups> state_out{};   // [num_rows] of the last token's state
+  std::array<const int32_t*, kMaxGroups> state_base{};  // [num_rows] the first written column
+  const uint8_t* state_init = nullptr;                  // [num_rows]
   bool int32_slots = false;
   uint8_t* memory = nullptr;  // num_blocks pages
   size_t page_bytes = 0;
@@ -47,6 +51,27 @@ struct Batch {
 
   std::vector<RowTruth>* rows = nullptr;
   Truth* truth = nullptr;
+
+  // Where the state after a row's token goes that stands at `index` of `length`.
+  struct StatePlace {
+    int32_t column = -1;  // -1: nowhere
+    int32_t block = kNullBlock;
+  };
+  StatePlace StatePlaceOf(const GroupConfig& config, size_t group, int32_t row, int32_t index,
+                          int32_t length) const {
+    const int32_t* table = tables[group] + Ix(row) * Ix(table_width[group]);
+    const int32_t count = seq_lens[row] - length + index + 1;
+    const bool is_last = index + 1 == length;
+    int32_t column = -1;
+    if (config.state_mode == StateMode::kAll) {
+      if (is_last || count % config.block_size == 0) column = (count - 1) / config.block_size;
+    } else {
+      const int32_t ahead = (*rows)[Ix(row)].num_drafts - (length - 1 - index);
+      if (ahead >= 0) column = state_base[group][row] + ahead;
+    }
+    if (column < 0 || column >= table_width[group]) return {};
+    return {column, is_last ? state_out[group][row] : table[column]};
+  }
 
   int64_t SlotOf(size_t group, int32_t token) const {
     return int32_slots ? static_cast<const int32_t*>(slots[group])[token]

@@ -32,17 +32,25 @@ kvguard_group GroupOf(const EngineConfig& config, size_t index) {
     case GroupKind::kChunked:
       group.kind = KVGUARD_GROUP_CHUNKED;
       break;
+    case GroupKind::kState:
+      group.kind = KVGUARD_GROUP_STATE;
+      group.state_mode = from.state_mode == StateMode::kNone  ? KVGUARD_STATE_NONE
+                         : from.state_mode == StateMode::kAll ? KVGUARD_STATE_ALL
+                                                              : KVGUARD_STATE_ALIGN;
+      break;
   }
   group.placement = KVGUARD_PLACEMENT_ASSIGNED;
-  group.encoding = KVGUARD_READ_TABLE;
+  const bool state = from.kind == GroupKind::kState;
+  group.encoding = state ? KVGUARD_READ_STATE : KVGUARD_READ_TABLE;
   group.table_unit =
       from.kernel_block_size == from.block_size ? KVGUARD_UNIT_BLOCK : KVGUARD_UNIT_KERNEL_BLOCK;
   group.flags = KVGUARD_GROUP_PAD_ROWS_NULL;
+  if (state) group.flags = KVGUARD_GROUP_NO_SLOTS;
   group.block_size = static_cast<uint32_t>(from.block_size);
   group.kernel_block_size = static_cast<uint32_t>(from.kernel_block_size);
   group.index_scale = 1;
   group.token_stride = 1;
-  group.max_columns = Ix(CeilDiv(config.max_model_len, from.block_size));
+  group.max_columns = Ix(config.MaxColumns(from));
   group.window = static_cast<uint32_t>(from.window);
   group.num_layers = 1;
   return group;
@@ -236,6 +244,13 @@ void GuardHook::Plan(const InFlight& step, const PlanView& view) {
   for (size_t g = 0; g < config_->groups.size(); ++g) {
     auto& plan = groups[g] = Sized<kvguard_group_plan>();
     plan.group = static_cast<uint32_t>(g);
+    if (config_->groups[g].kind == GroupKind::kState) {
+      plan.encoding = KVGUARD_READ_STATE;
+      plan.reads.state.in = View32(view.state_in[g], Ix(step.padded_rows));
+      plan.reads.state.out = View32(view.state_out[g], Ix(step.padded_rows));
+      plan.reads.state.init = {view.state_init, keys.size(), KVGUARD_U8, 0};
+      continue;
+    }
     plan.encoding = KVGUARD_READ_TABLE;
     plan.slots = {view.slots[g], Ix(step.padded_tokens),
                   static_cast<uint32_t>(config_->int32_slots ? KVGUARD_I32 : KVGUARD_I64), 0};
@@ -260,7 +275,34 @@ void GuardHook::Plan(const InFlight& step, const PlanView& view) {
   plan.query_start = View32(view.query_start, keys.size() + 1);
   plan.seq_lens = View32(view.seq_lens, Ix(step.padded_rows));
   plan.positions = View32(view.positions, Ix(step.num_tokens));
+  if (config_->state_copies) StatesCopied(step, view);
   Feed(KVGUARD_RECORD_PLAN, step.step, &plan);
+}
+
+// The runner copies states by itself; it says so before the plan that goes on from the copies.
+void GuardHook::StatesCopied(const InFlight& step, const PlanView& view) {
+  events_.clear();
+  zeroed_.clear();
+  zeroed_.reserve(2 * config_->groups.size() * step.output.rows.size());  // events point into it
+  for (size_t g = 0; g < config_->groups.size(); ++g) {
+    if (config_->groups[g].kind != GroupKind::kState) continue;
+    const size_t first = zeroed_.size();
+    for (size_t b = 0; b < step.output.rows.size(); ++b) {
+      if (view.copied_from[g][b] == kNullBlock) continue;
+      zeroed_.push_back(view.copied_from[g][b]);
+      zeroed_.push_back(view.copied_to[g][b]);
+    }
+    if (zeroed_.size() == first) continue;
+    kvguard_event* event = AddEvent(KVGUARD_EVENT_COPY_DONE, 0);
+    event->group = static_cast<uint32_t>(g);
+    event->blocks = zeroed_.data() + first;
+    event->num_blocks = zeroed_.size() - first;
+  }
+  if (events_.empty()) return;
+  auto outcome = Sized<kvguard_outcome>();
+  outcome.events = events_.data();
+  outcome.num_events = events_.size();
+  Feed(KVGUARD_RECORD_OUTCOME, step.step, &outcome);
 }
 
 void GuardHook::DummyPlan(const PlanView& view, int32_t num_tokens) {
@@ -268,6 +310,12 @@ void GuardHook::DummyPlan(const PlanView& view, int32_t num_tokens) {
   for (size_t g = 0; g < config_->groups.size(); ++g) {
     groups[g] = Sized<kvguard_group_plan>();
     groups[g].group = static_cast<uint32_t>(g);
+    if (config_->groups[g].kind == GroupKind::kState) {
+      groups[g].encoding = KVGUARD_READ_STATE;
+      groups[g].reads.state.in = View32(view.state_in[g], 1);
+      groups[g].reads.state.out = View32(view.state_out[g], 1);
+      continue;
+    }
     groups[g].slots = {view.slots[g], Ix(num_tokens),
                        static_cast<uint32_t>(config_->int32_slots ? KVGUARD_I32 : KVGUARD_I64), 0};
   }

@@ -62,6 +62,7 @@ class GuardHook {
 
   kvguard_event* AddEvent(uint32_t kind, uint64_t request);
   uint64_t KeyOf(RequestName name);
+  void StatesCopied(const InFlight& step, const PlanView& view);
   void Admit(const SchedulerOutput& out, const NewRequest& added);
   void AddBlocks(uint64_t key, uint32_t kind, const std::array<Span, kMaxGroups>& blocks);
   void Feed(uint32_t kind, uint64_t step, const void* body);

@@ -29,6 +29,9 @@ KvManager::KvManager(const EngineConfig& config, FaultSwitch* faults, StateCount
 void KvManager::StartStep(uint64_t step) {
   step_ = step;
   fresh_.clear();
+  to_zero_.clear();
+  for (const Entry& entry : entering_) pool_.Enter(entry.id, entry.key);
+  entering_.clear();
 }
 
 void KvManager::HashTokens(Request* request, const Domain& d) const {
@@ -65,7 +68,10 @@ bool KvManager::FindColumns(const Request& request, size_t group, int32_t end) {
 }
 
 int32_t KvManager::FindHits(Request* request) {
-  if (!config_.prefix_caching) {
+  if (!config_.prefix_caching ||
+      std::any_of(config_.groups.begin(), config_.groups.end(), [](const GroupConfig& group) {
+        return group.kind == GroupKind::kState && group.state_mode == StateMode::kNone;
+      })) {
     for (std::vector<int32_t>& hits : hits_) hits.clear();
     return 0;
   }
@@ -133,12 +139,33 @@ void KvManager::Reveal(const Request& request) {
   if (after_eviction) states_->Add(State::kHitAfterEviction);
 }
 
-int32_t KvManager::EndOf(const Request& request, int32_t num_tokens) const {
-  // Drafts of the step after this one find their blocks bound already.
-  return std::min(request.num_computed + num_tokens + config_.num_drafts, config_.max_model_len);
+KvManager::Columns KvManager::ColumnsOf(const Request& request, size_t group,
+                                        int32_t num_tokens) const {
+  const GroupConfig& g = config_.groups[group];
+  const int32_t end = std::min(request.num_computed + num_tokens, config_.max_model_len);
+  if (g.kind != GroupKind::kState || g.state_mode == StateMode::kAll) {
+    // Drafts of the step after this one find their blocks bound already.
+    return {0, CeilDiv(std::min(end + config_.num_drafts, config_.max_model_len), g.block_size)};
+  }
+  // Of drafts in flight some may be rejected, and the step leave its state further left.
+  const int32_t least = std::max(1, end - request.drafts_in_flight);
+  return {EngineConfig::StateColumn(g, least),
+          EngineConfig::StateColumn(g, end) + 1 + config_.num_drafts};
 }
 
-int32_t KvManager::TakeFresh(const Request& request) {
+int32_t KvManager::Missing(const Columns& columns, size_t have) {
+  return std::max(0, columns.end - std::max(columns.first, static_cast<int32_t>(have)));
+}
+
+void KvManager::Grow(Request* request, size_t group, const Columns& columns) {
+  std::vector<int32_t>& row = request->blocks[group];
+  while (static_cast<int32_t>(row.size()) < columns.end) {
+    row.push_back(static_cast<int32_t>(row.size()) < columns.first ? kNullBlock
+                                                                   : TakeFresh(*request, group));
+  }
+}
+
+int32_t KvManager::TakeFresh(const Request& request, size_t group) {
   if (faults_->Waits(FaultKind::kTakeHeldBlock)) {
     for (int32_t id = 1; id < pool_.num_blocks(); ++id) {
       const std::vector<int32_t>& own = request.blocks[0];
@@ -157,15 +184,15 @@ int32_t KvManager::TakeFresh(const Request& request) {
   if (released_[Ix(id)] == step_) states_->Add(State::kFinishReuse);
   entered_[Ix(id)] = 0;
   fresh_.push_back(id);
+  if (config_.groups[group].kind != GroupKind::kState) to_zero_.push_back(id);
   return id;
 }
 
 bool KvManager::Admit(Request* request, int32_t num_hit, int32_t num_tokens) {
   request->num_computed = num_hit;
-  const int32_t end = EndOf(*request, num_tokens);
   int32_t needed = 0;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
-    needed += CeilDiv(end, config_.groups[g].block_size) - static_cast<int32_t>(hits_[g].size());
+    needed += Missing(ColumnsOf(*request, g, num_tokens), hits_[g].size());
     for (const int32_t id : hits_[g]) {
       if (id != kNullBlock && pool_.references(id) == 0) ++needed;
     }
@@ -188,11 +215,9 @@ bool KvManager::Admit(Request* request, int32_t num_hit, int32_t num_tokens) {
     request->cached_columns[g] = static_cast<int32_t>(row.size());
     request->passed_columns[g] =
         EngineConfig::FirstRead(config_.groups[g], num_hit) / config_.groups[g].block_size;
+    Grow(request, g, ColumnsOf(*request, g, num_tokens));
     if (std::find(row.begin(), row.end(), kNullBlock) != row.end()) {
       states_->Add(State::kNullInRow);
-    }
-    while (static_cast<int32_t>(row.size()) < CeilDiv(end, config_.groups[g].block_size)) {
-      row.push_back(TakeFresh(*request));
     }
   }
   if (!touch) {  // too late: what was taken in between is held twice
@@ -209,16 +234,18 @@ void KvManager::PassWindow(Request* request) {
   int32_t processed = std::max(0, request->num_computed - request->in_flight);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const GroupConfig& group = config_.groups[g];
-    if (group.kind != GroupKind::kWindow && group.kind != GroupKind::kChunked) continue;
+    if (group.kind == GroupKind::kFull || group.kind == GroupKind::kMla) continue;
     int32_t end = EngineConfig::FirstRead(group, processed) / group.block_size;
-    if (end + 1 < processed / group.block_size && faults_->Strikes(FaultKind::kWindowEarly)) ++end;
+    if (group.kind != GroupKind::kState && end + 1 < processed / group.block_size &&
+        faults_->Strikes(FaultKind::kWindowEarly))
+      ++end;
     std::vector<int32_t>& row = request->blocks[g];
     for (int32_t j = std::min(end, static_cast<int32_t>(row.size())) - 1;
          j >= request->passed_columns[g]; --j) {
       if (row[Ix(j)] == kNullBlock) continue;
       pool_.Release(row[Ix(j)], faults_->struck() == step_ && !pool_.cached(row[Ix(j)]));
       row[Ix(j)] = kNullBlock;
-      states_->Add(State::kWindowPassed);
+      states_->Add(group.kind == GroupKind::kState ? State::kStatePassed : State::kWindowPassed);
     }
     request->passed_columns[g] = std::max(request->passed_columns[g], end);
   }
@@ -226,29 +253,41 @@ void KvManager::PassWindow(Request* request) {
 
 bool KvManager::Extend(Request* request, int32_t num_tokens) {
   PassWindow(request);
-  const int32_t end = EndOf(*request, num_tokens);
   int32_t needed = 0;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
-    needed += std::max(0, CeilDiv(end, config_.groups[g].block_size) -
-                              static_cast<int32_t>(request->blocks[g].size()));
+    needed += Missing(ColumnsOf(*request, g, num_tokens), request->blocks[g].size());
   }
   if (needed > pool_.num_free()) return false;
   if (needed > 0 && faults_->Strikes(FaultKind::kCapacityShort)) return true;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
-    std::vector<int32_t>& row = request->blocks[g];
-    while (static_cast<int32_t>(row.size()) < CeilDiv(end, config_.groups[g].block_size)) {
-      row.push_back(TakeFresh(*request));
-    }
+    Grow(request, g, ColumnsOf(*request, g, num_tokens));
   }
   return true;
 }
 
-void KvManager::EnterCache(Request* request, int32_t num_computed) {
+void KvManager::EnterCache(Request* request, int32_t num_computed, bool has_drafts) {
   if (!config_.prefix_caching) return;
   HashTokens(request, request->domain);
   int32_t valid = std::min(num_computed, request->num_tokens());
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const int32_t size = config_.groups[g].block_size;
+    if (config_.groups[g].kind == GroupKind::kState) {
+      // Only a state that stands at the end of a block, and is there for certain.
+      const int32_t first = config_.groups[g].state_mode == StateMode::kAll
+                                ? request->cached_columns[g]
+                                : num_computed / size - 1;
+      if (config_.groups[g].state_mode == StateMode::kNone || has_drafts ||
+          (config_.groups[g].state_mode == StateMode::kAlign &&
+           (num_computed % size != 0 || num_computed > request->num_tokens()))) {
+        continue;
+      }
+      for (int32_t j = std::max(0, first); j < valid / size; ++j) {
+        const int32_t id = request->blocks[g][Ix(j)];
+        if (id != kNullBlock) entering_.push_back({id, KeyOf(*request, g, j)});
+        request->cached_columns[g] = j + 1;
+      }
+      continue;
+    }
     int32_t columns = std::min(valid / size, static_cast<int32_t>(request->blocks[g].size()));
     if ((columns + 1) * size <= request->num_tokens() &&
         columns + 1 <= static_cast<int32_t>(request->blocks[g].size()) &&

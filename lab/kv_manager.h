@@ -29,12 +29,13 @@ class KvManager {
   // Blocks for `num_tokens` more. The same.
   bool Extend(Request* request, int32_t num_tokens);
   // Blocks whose tokens are known and computed by the end of the scheduled step can be found.
-  void EnterCache(Request* request, int32_t num_computed);
+  void EnterCache(Request* request, int32_t num_computed, bool has_drafts);
   void Free(Request* request);
 
   // The step under way: what is new in it.
   void StartStep(uint64_t step);
-  const std::vector<int32_t>& fresh_blocks() const { return fresh_; }
+  // Those that are zeroed; states are initialised by their first step.
+  const std::vector<int32_t>& blocks_to_zero() const { return to_zero_; }
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
   // After a fault: the request of which more is in the index than it has computed.
@@ -46,8 +47,15 @@ class KvManager {
   uint64_t KeyOf(const Request& request, size_t group, int32_t column) const;
   bool FindColumns(const Request& request, size_t group, int32_t end);
   void PassWindow(Request* request);
-  int32_t EndOf(const Request& request, int32_t num_tokens) const;
-  int32_t TakeFresh(const Request& request);
+  // The columns that a row must have for a step of `num_tokens`: from `first` on with a block each.
+  struct Columns {
+    int32_t first = 0;
+    int32_t end = 0;
+  };
+  Columns ColumnsOf(const Request& request, size_t group, int32_t num_tokens) const;
+  static int32_t Missing(const Columns& columns, size_t have);
+  void Grow(Request* request, size_t group, const Columns& columns);
+  int32_t TakeFresh(const Request& request, size_t group);
   void Reveal(const Request& request);
 
   const EngineConfig& config_;
@@ -59,6 +67,13 @@ class KvManager {
   RequestName unfilled_;
   std::array<std::vector<int32_t>, kMaxGroups> hits_;
   std::vector<int32_t> fresh_;
+  std::vector<int32_t> to_zero_;
+  // States are there for others when the step that leaves them has been launched.
+  struct Entry {
+    int32_t id = 0;
+    uint64_t key = 0;
+  };
+  std::vector<Entry> entering_;
   std::vector<uint64_t> entered_;   // per block: the step in which it entered the index
   std::vector<uint64_t> released_;  // per block: the step before which it was released
 };

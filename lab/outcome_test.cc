@@ -47,6 +47,11 @@ std::string_view ReasonOfMiss(const FaultInfo& fault, const EngineConfig& engine
     return "an outcome whose step had no known start ends what is known of a request's tokens, so "
            "that the content of what it sampled is not judged";
   }
+  if ((fault.kind == FaultKind::kStateOtherRow || fault.kind == FaultKind::kStateStaleColumn) &&
+      engine.async && engine.num_drafts > 0) {
+    return "where a state stands is not known after a step whose start was not known, so that what "
+           "the next one goes on from is not judged";
+  }
   return "";
 }
 

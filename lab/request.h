@@ -29,6 +29,7 @@ struct Request {
   int32_t in_flight = 0;     // tokens scheduled in steps whose output is not known
   int32_t placeholders = 0;  // tokens that those steps will sample, drafts taken as accepted
   int32_t num_drafts = 0;    // to be verified by the next step
+  int32_t drafts_in_flight = 0;
   std::array<int32_t, kMaxDrafts> drafts{};
   uint32_t admissions = 0;
   uint64_t admitted_in = 0;  // step

@@ -27,8 +27,11 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
   size_t table_words = 0;
   for (size_t g = 0; g < config.groups.size(); ++g) {
     const GroupConfig& group = config.groups[g];
-    width_[g] = CeilDiv(config.max_model_len, group.block_size) *
-                (group.block_size / group.kernel_block_size);
+    width_[g] = config.MaxColumns(group) * (group.block_size / group.kernel_block_size);
+    for (auto* by_row : {&places_[g], &state_in_[g], &state_out_[g], &state_base_[g],
+                         &copied_from_[g], &copied_to_[g]}) {
+      by_row->assign(rows, 0);
+    }
     num_columns_[g].assign(rows, 0);
     rows_[g].assign(rows * Ix(width_[g]), 0);
     tables_[g].assign(rows * Ix(width_[g]), 0);
@@ -51,6 +54,7 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
   counts_.assign(rows, 0);
   tokens_.assign(rows * Ix(config.max_model_len), 0);
   drafts_.assign(rows * kMaxDrafts, 0);
+  state_init_.assign(rows, 0);
   query_start_.assign(rows + 1, 0);
   seq_lens_.assign(rows, 0);
   positions_.assign(Ix(config.max_batched_tokens), 0);
@@ -373,7 +377,12 @@ PlanView Runner::View() const {
     view.row_columns[g] = live_[g].data();
     view.slots[g] = config_.int32_slots ? static_cast<const void*>(slots32_[g].data())
                                         : static_cast<const void*>(slots64_[g].data());
+    view.state_in[g] = state_in_[g].data();
+    view.state_out[g] = state_out_[g].data();
+    view.copied_from[g] = copied_from_[g].data();
+    view.copied_to[g] = copied_to_[g].data();
   }
+  view.state_init = state_init_.data();
   return view;
 }
 
@@ -389,7 +398,12 @@ PlanView Runner::View(const InFlight& step) const {
     view.row_columns[g] = frozen.live[g].data();
     view.slots[g] = config_.int32_slots ? static_cast<const void*>(frozen.slots32[g].data())
                                         : static_cast<const void*>(frozen.slots64[g].data());
+    view.state_in[g] = frozen.state_in[g].data();
+    view.state_out[g] = frozen.state_out[g].data();
+    view.copied_from[g] = frozen.copied_from[g].data();
+    view.copied_to[g] = frozen.copied_to[g].data();
   }
+  view.state_init = frozen.state_init.data();
   return view;
 }
 

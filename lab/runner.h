@@ -37,6 +37,11 @@ struct PlanView {
   std::array<int32_t, kMaxGroups> table_width{};
   std::array<const int32_t*, kMaxGroups> row_columns{};
   std::array<const void*, kMaxGroups> slots{};
+  std::array<const int32_t*, kMaxGroups> state_in{};  // recurrent groups
+  std::array<const int32_t*, kMaxGroups> state_out{};
+  const uint8_t* state_init = nullptr;
+  std::array<const int32_t*, kMaxGroups> copied_from{};  // a row's state before the step; 0: none
+  std::array<const int32_t*, kMaxGroups> copied_to{};
 };
 
 // A copy of it in pinned memory.
@@ -48,6 +53,11 @@ struct FrozenPlan {
   std::array<std::vector<int32_t>, kMaxGroups> live;
   std::array<std::vector<int32_t>, kMaxGroups> slots32;
   std::array<std::vector<int64_t>, kMaxGroups> slots64;
+  std::array<std::vector<int32_t>, kMaxGroups> state_in;
+  std::array<std::vector<int32_t>, kMaxGroups> state_out;
+  std::array<std::vector<int32_t>, kMaxGroups> copied_from;
+  std::array<std::vector<int32_t>, kMaxGroups> copied_to;
+  std::vector<uint8_t> state_init;
 };
 
 // A step between its launch and its output.
@@ -122,12 +132,14 @@ class Runner {
   void Apply(InFlight* step);
   void Prepare(InFlight* step);
   void MakeTables(InFlight* step);
+  void FindStates(size_t group);
   void GatherRow(size_t group, int32_t batch_row, int32_t row);
   template <typename Slot>
   void ComputeSlots(size_t group, std::vector<Slot>* slots);
   template <typename Slot>
   void BreakSlots(size_t group, std::vector<Slot>* slots);
   void BreakTables();
+  void BreakStates(size_t group);
   void Freeze(InFlight* step);
   void RunModel(InFlight* step);
   void BreakForward(const InFlight& step);
@@ -179,6 +191,14 @@ class Runner {
   std::array<std::vector<int32_t>, kMaxGroups> live_;     // the same, by batch row
   std::array<std::vector<int64_t>, kMaxGroups> slots64_;  // [max_batched_tokens]
   std::array<std::vector<int32_t>, kMaxGroups> slots32_;
+  // Recurrent groups: by row the column that holds the state, by batch row blocks and columns.
+  std::array<std::vector<int32_t>, kMaxGroups> places_;
+  std::array<std::vector<int32_t>, kMaxGroups> state_in_;
+  std::array<std::vector<int32_t>, kMaxGroups> state_out_;
+  std::array<std::vector<int32_t>, kMaxGroups> state_base_;  // the step's first written column
+  std::array<std::vector<int32_t>, kMaxGroups> copied_from_;
+  std::array<std::vector<int32_t>, kMaxGroups> copied_to_;
+  std::vector<uint8_t> state_init_;
   std::vector<int32_t> query_start_;
   std::vector<int32_t> seq_lens_;
   std::vector<int32_t> positions_;

@@ -168,6 +168,57 @@ void Runner::BreakTables() {
   }
 }
 
+void Runner::BreakStates(size_t group) {
+  const FaultKind kind = faults_->kind();
+  if (InfoOf(kind).place != FaultPlace::kBuffer || !faults_->Waits(kind)) return;
+  const int32_t* words = packed_.data();
+  const int32_t num_rows = words[kRows];
+  std::vector<int32_t>& in = state_in_[group];
+  std::vector<int32_t>& out = state_out_[group];
+  for (int32_t b = 0; b < num_rows; ++b) {
+    const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+    const size_t row = Ix(b);
+    const bool begins = state_init_[row] != 0;
+    const int32_t place = places_[group][Ix(entry[kRowIndex])];
+    switch (kind) {
+      case FaultKind::kStateOtherRow:
+        if (begins || b + 1 >= num_rows || in[row] == in[row + 1] || !faults_->Strikes(kind)) break;
+        in[row] = in[row + 1];
+        return;
+      case FaultKind::kStateStaleColumn: {
+        const int32_t first = tables_[group][row * Ix(width_[group]) + Ix(state_base_[group][row])];
+        if (begins || place <= state_base_[group][row] || first == in[row] ||
+            !faults_->Strikes(kind)) {
+          break;
+        }
+        in[row] = first;
+        return;
+      }
+      case FaultKind::kStateOutNull:
+        if (faults_->Strikes(kind)) out[row] = kNullBlock;
+        return;
+      case FaultKind::kStateOutOtherRow:
+        if (b + 1 >= num_rows || !faults_->Strikes(kind)) break;
+        out[row] = out[row + 1];
+        return;
+      case FaultKind::kStateNotInitialised:
+        if (!begins || !faults_->Strikes(kind)) break;
+        state_init_[row] = 0;
+        return;
+      case FaultKind::kStateDiscarded:
+        if (begins || !faults_->Strikes(kind)) break;
+        state_init_[row] = 1;
+        return;
+      case FaultKind::kStatePadReal:
+        if (words[kPaddedRows] <= num_rows || !faults_->Strikes(kind)) break;
+        out[Ix(num_rows)] = out[row];
+        return;
+      default:
+        return;
+    }
+  }
+}
+
 // Between the last look at the plan and the kernels that use it.
 void Runner::BreakForward(const InFlight& step) {
   const int32_t rows = static_cast<int32_t>(step.rows.size());

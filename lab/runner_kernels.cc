@@ -69,7 +69,12 @@ void Runner::Apply(InFlight*) {
   at = section(kStagedCounts);
   for (int32_t i = 0; i < words[kStagedCounts] && in(at, size - 2); ++i, at += 2) {
     const int32_t count = std::clamp(words[at + 1], 0, config_.max_model_len - 1);
-    if (in(words[at], config_.max_requests)) counts_[Ix(words[at])] = count;
+    if (!in(words[at], config_.max_requests)) continue;
+    counts_[Ix(words[at])] = count;
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      places_[g][Ix(words[at])] =
+          count > 0 ? EngineConfig::StateColumn(config_.groups[g], count) : 0;
+    }
   }
   at = section(kStagedTokens);
   for (int32_t i = 0; i < words[kStagedTokens]; ++i) {
@@ -149,13 +154,58 @@ void Runner::MakeTables(InFlight*) {
                   width_[g], 0);
       live_[g][Ix(b)] = 0;
     }
-    if (config_.int32_slots) {
+    if (config_.groups[g].kind == GroupKind::kState) {
+      FindStates(g);
+    } else if (config_.int32_slots) {
       ComputeSlots(g, &slots32_[g]);
     } else {
       ComputeSlots(g, &slots64_[g]);
     }
   }
   if (faults_->kind() != FaultKind::kNone) BreakTables();
+}
+
+// Where each row's state stands and where the step leaves it.
+void Runner::FindStates(size_t group) {
+  const int32_t* words = packed_.data();
+  const GroupConfig& g = config_.groups[group];
+  const size_t width = Ix(width_[group]);
+  for (int32_t b = 0; b < words[kRows]; ++b) {
+    const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+    const int32_t row = entry[kRowIndex];
+    const int32_t start = counts_[Ix(row)];
+    const int32_t last_column = width_[group] - 1;
+    const int32_t* table = tables_[group].data() + Ix(b) * width;
+    const int32_t end = std::max(1, start + entry[kRowTokens]);
+    const int32_t base = std::min(EngineConfig::StateColumn(g, end), last_column);
+    const int32_t place =
+        std::min(g.state_mode == StateMode::kAll && start > 0 ? EngineConfig::StateColumn(g, start)
+                                                              : places_[group][Ix(row)],
+                 last_column);
+    state_init_[Ix(b)] = start == 0 ? 1 : 0;
+    state_base_[group][Ix(b)] = base;
+    state_in_[group][Ix(b)] = table[place];
+    state_out_[group][Ix(b)] = table[std::min(base + entry[kRowDrafts], last_column)];
+    copied_from_[group][Ix(b)] = kNullBlock;
+    if (start > 0 && place != base) states_->Add(State::kStateMoved);
+    if (config_.state_copies && g.state_mode == StateMode::kAlign && start > 0 && place != base) {
+      const int32_t from = table[place];
+      const int32_t to = table[base];
+      const bool lost = faults_->Strikes(FaultKind::kStateCopyLost);
+      if (!lost && from > 0 && from < config_.num_blocks && to > 0 && to < config_.num_blocks) {
+        std::memcpy(memory_.data() + Ix(to) * page_bytes_, memory_.data() + Ix(from) * page_bytes_,
+                    page_bytes_);
+      }
+      copied_from_[group][Ix(b)] = lost ? kNullBlock : from;
+      copied_to_[group][Ix(b)] = state_in_[group][Ix(b)] = to;
+      states_->Add(State::kStateCopied);
+    }
+  }
+  for (int32_t b = words[kRows]; b < words[kPaddedRows]; ++b) {
+    state_in_[group][Ix(b)] = state_out_[group][Ix(b)] = kNullBlock;
+    state_init_[Ix(b)] = 0;
+  }
+  if (faults_->kind() != FaultKind::kNone) BreakStates(group);
 }
 
 template <typename Slot>
@@ -202,6 +252,12 @@ void Runner::RunModel(InFlight* step) {
     batch.slots[g] = config_.int32_slots ? static_cast<const void*>(slots32_[g].data())
                                          : static_cast<const void*>(slots64_[g].data());
   }
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    batch.state_in[g] = state_in_[g].data();
+    batch.state_out[g] = state_out_[g].data();
+    batch.state_base[g] = state_base_[g].data();
+  }
+  batch.state_init = state_init_.data();
   batch.int32_slots = config_.int32_slots;
   batch.memory = memory_.data();
   batch.page_bytes = page_bytes_;
@@ -244,6 +300,9 @@ void Runner::Sample(InFlight* step) {
     for (int32_t i = 0; i < out[0]; ++i) {
       const int32_t position = std::min(known + i, config_.max_model_len - 1);
       tokens_[Ix(row) * Ix(config_.max_model_len) + Ix(position)] = next[i];
+    }
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      places_[g][Ix(row)] = state_base_[g][Ix(b)] + drafts - rejected;
     }
     count += entry[kRowTokens] - rejected;
     if (faults_->kind() != FaultKind::kNone) {
@@ -298,6 +357,8 @@ void Runner::ClearBatch() {
   const bool clears = faults_->Strikes(FaultKind::kDummyClearsRows);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     std::fill(tables_[g].begin(), tables_[g].end(), 0);
+    std::fill(state_in_[g].begin(), state_in_[g].end(), kNullBlock);
+    std::fill(state_out_[g].begin(), state_out_[g].end(), kNullBlock);
     if (clears) std::fill(rows_[g].begin(), rows_[g].end(), 0);
     if (writes) continue;
     std::fill(slots32_[g].begin(), slots32_[g].end(), -1);
@@ -316,9 +377,17 @@ void Runner::Freeze(InFlight* step) {
   keep(&frozen.query_start, query_start_, rows + 1);
   keep(&frozen.seq_lens, seq_lens_, rows);
   keep(&frozen.positions, positions_, tokens);
+  keep(&frozen.state_init, state_init_, rows);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     keep(&frozen.tables[g], tables_[g], rows * Ix(width_[g]));
     keep(&frozen.live[g], live_[g], rows);
+    if (config_.groups[g].kind == GroupKind::kState) {
+      keep(&frozen.state_in[g], state_in_[g], rows);
+      keep(&frozen.state_out[g], state_out_[g], rows);
+      keep(&frozen.copied_from[g], copied_from_[g], rows);
+      keep(&frozen.copied_to[g], copied_to_[g], rows);
+      continue;
+    }
     if (config_.int32_slots) {
       keep(&frozen.slots32[g], slots32_[g], tokens);
     } else {

@@ -103,6 +103,46 @@ Setup HybridNgramAsync(uint64_t) {
   return setup;
 }
 
+Setup StateNone(uint64_t) {
+  Setup setup = Dense(0);
+  setup.engine.groups = {{GroupKind::kState, 16, 16, 0, StateMode::kNone}};
+  setup.engine.num_blocks = 7;
+  return setup;
+}
+
+Setup StateAll(uint64_t) {
+  Setup setup = Dense(0);
+  setup.engine.groups = {{GroupKind::kState, 16, 16, 0, StateMode::kAll}};
+  setup.engine.num_blocks = 40;
+  return setup;
+}
+
+Setup StateAlign(uint64_t) {
+  Setup setup = Dense(0);
+  setup.engine.groups = {{GroupKind::kState, 16, 16, 0, StateMode::kAlign}};
+  setup.engine.num_blocks = 20;
+  return setup;
+}
+
+// Recurrent layers beside attention, over one pool, with drafts.
+Setup StateHybrid(uint64_t) {
+  Setup setup = Ngram(0);
+  setup.engine.groups = {{GroupKind::kFull, 16, 16, 0},
+                         {GroupKind::kState, 32, 32, 0, StateMode::kAlign}};
+  setup.engine.num_blocks = 90;
+  setup.engine.state_copies = true;
+  return setup;
+}
+
+Setup StateHybridAsync(uint64_t) {
+  Setup setup = StateHybrid(0);
+  setup.engine.groups.push_back({GroupKind::kState, 16, 16, 0, StateMode::kNone});
+  setup.engine.num_blocks = 130;
+  setup.engine.async = true;
+  setup.engine.state_copies = false;
+  return setup;
+}
+
 Setup Decode(uint64_t) {
   Setup setup;
   setup.engine.num_blocks = 520;
@@ -125,27 +165,35 @@ Setup Drawn(uint64_t seed) {
   engine.groups.clear();
   int32_t blocks_of_one = 0;
   engine.max_model_len = random.Between(96, 320);
+  engine.num_drafts = random.OneIn(2) ? random.Between(1, 4) : 0;
   const int32_t num_groups = random.OneIn(2) ? 1 : random.Between(2, 4);
   for (int32_t g = 0; g < num_groups; ++g) {
     GroupConfig group;
-    group.kind = static_cast<GroupKind>(random.Below(4));
+    group.kind = static_cast<GroupKind>(random.Below(5));
     group.block_size = 4 << random.Below(4);
     group.kernel_block_size = group.block_size >> (random.OneIn(3) ? random.Below(3) : 0);
     group.window = random.Between(5, 90);
     if (group.kind == GroupKind::kChunked && random.OneIn(2)) {
       group.window = group.block_size * random.Between(1, 4);
     }
-    blocks_of_one += CeilDiv(engine.max_model_len + kMaxDrafts, group.block_size);
+    if (group.kind == GroupKind::kState) {
+      group.state_mode = static_cast<StateMode>(random.Below(3));
+      group.kernel_block_size = group.block_size;
+      if (group.state_mode == StateMode::kAll && engine.num_drafts > 0) {
+        group.state_mode = StateMode::kAlign;  // states of drafts have no columns there
+      }
+    }
+    blocks_of_one += CeilDiv(engine.max_model_len + kMaxDrafts, group.block_size) + kMaxDrafts;
     engine.groups.push_back(group);
   }
   engine.max_requests = random.Between(1, 12);
   engine.max_batched_tokens = std::max(engine.max_requests * 5, random.Between(24, 160));
   engine.max_chunk = random.OneIn(2) ? random.Between(5, 64) : 0;
-  engine.num_drafts = random.OneIn(2) ? random.Between(1, 4) : 0;
   engine.repetitive = engine.num_drafts > 0 || random.OneIn(4);
   engine.vocabulary = engine.repetitive ? 12 : random.Between(20, 60000);
   engine.prefix_caching = !random.OneIn(5);
   engine.async = random.OneIn(2);
+  engine.state_copies = random.OneIn(2);
   engine.int32_slots = random.OneIn(2);
   engine.padding = !random.OneIn(3);
   engine.zeroing = random.OneIn(2);
@@ -181,6 +229,14 @@ constexpr auto kScenarios = std::to_array<Scenario>({
     {"ngram-async", "drafts from the device, optimistic counts", NgramAsync},
     {"hybrid-ngram", "drafts over three groups", HybridNgram},
     {"hybrid-ngram-async", "drafts over three groups, scheduled ahead", HybridNgramAsync},
+    {"state-none", "recurrent states, one block a request", StateNone},
+    {"state-all", "recurrent states, one a block of tokens", StateAll},
+    {"state-align", "recurrent states, the running one, found again at the ends of blocks",
+     StateAlign},
+    {"state-hybrid", "full attention and recurrent states that are copied, with drafts",
+     StateHybrid},
+    {"state-hybrid-async", "full attention and two kinds of states, drafts, scheduled ahead",
+     StateHybridAsync},
     {"decode", "eight requests that decode, contexts up to 512: what the engine's speed is told of",
      Decode},
     {"random", "any of these and in between, as the seed wants it", Drawn},

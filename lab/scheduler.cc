@@ -11,7 +11,14 @@ Scheduler::Scheduler(const EngineConfig& config, FaultSwitch* faults, StateCount
       faults_(faults),
       states_(states),
       kv_(config, faults, states),
-      random_(Mix(config.seed, 0x7363)) {}
+      random_(Mix(config.seed, 0x7363)) {
+  for (const GroupConfig& group : config.groups) {
+    if (group.kind == GroupKind::kState && group.state_mode == StateMode::kAlign &&
+        config.prefix_caching) {
+      align_ = std::max(align_, group.block_size);
+    }
+  }
+}
 
 RequestName Scheduler::Submit(const Submission& submission) {
   Handle handle = 0;
@@ -32,6 +39,7 @@ RequestName Scheduler::Submit(const Submission& submission) {
   request.tokens.assign(submission.prompt.begin(), submission.prompt.end());
   request.hashed = 0;
   request.num_computed = request.in_flight = request.placeholders = request.num_drafts = 0;
+  request.drafts_in_flight = 0;
   request.admissions = 0;
   waiting_.push_back(handle);
   return request.name;
@@ -70,8 +78,13 @@ int32_t Scheduler::TokensToSchedule(const Request& request, int32_t budget) cons
   if (request.placeholders > 0 && total >= request.prompt_len + request.max_output) return 0;
   int32_t tokens = total + request.num_drafts - request.num_computed;
   if (config_.max_chunk > 0) tokens = std::min(tokens, config_.max_chunk);
-  tokens = std::min(tokens, config_.max_model_len - request.num_computed);
-  return std::min(tokens, budget);
+  tokens = std::min({tokens, config_.max_model_len - request.num_computed, budget});
+  if (align_ > 0 && tokens > 1 && request.num_drafts == 0) {
+    // A prefill ends where its state can be found again, if it comes that far.
+    const int32_t end = (request.num_computed + tokens) / align_ * align_;
+    if (end > request.num_computed) tokens = end - request.num_computed;
+  }
+  return tokens;
 }
 
 void Scheduler::AddRow(Request* request, int32_t num_tokens, SchedulerOutput* out) {
@@ -89,17 +102,23 @@ void Scheduler::AddRow(Request* request, int32_t num_tokens, SchedulerOutput* ou
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const std::vector<int32_t>& blocks = request->blocks[g];
     const int32_t size = config_.groups[g].block_size;
-    const int32_t first = std::max(0, request->num_computed - request->in_flight) / size;
-    const int32_t end = std::min(static_cast<int32_t>(blocks.size()),
-                                 CeilDiv(request->num_computed + num_tokens, size));
+    const bool state = config_.groups[g].kind == GroupKind::kState;
+    const auto num_columns = static_cast<int32_t>(blocks.size());
+    const int32_t first =
+        state ? 0 : std::max(0, request->num_computed - request->in_flight) / size;
+    const int32_t end =
+        state ? num_columns
+              : std::min(num_columns, CeilDiv(request->num_computed + num_tokens, size));
     row.bound_first[g] = first;
     row.bound[g].begin = static_cast<uint32_t>(out->blocks.size());
     for (int32_t j = first; j < end; ++j) out->blocks.push_back(blocks[Ix(j)]);
     row.bound[g].end = static_cast<uint32_t>(out->blocks.size());
   }
-  kv_.EnterCache(request, request->num_computed + num_tokens);
+  kv_.EnterCache(request, request->num_computed + num_tokens,
+                 row.num_drafts > 0 || request->drafts_in_flight > 0);
   request->num_computed += num_tokens;
   request->in_flight += num_tokens;
+  request->drafts_in_flight += row.num_drafts;
   if (row.samples) request->placeholders += 1 + row.num_drafts;
   // Where the next step is scheduled before this one's output, its drafts are not known yet: it
   // verifies whatever the device proposes.
@@ -114,6 +133,7 @@ void Scheduler::Preempt(Handle handle, SchedulerOutput* out) {
   kv_.Free(&request);
   request.state = RequestState::kWaiting;
   request.num_computed = request.in_flight = request.placeholders = request.num_drafts = 0;
+  request.drafts_in_flight = 0;
   ++request.admissions;  // what is in flight belongs to the admission before
   out->preempted.push_back(request.name);
   waiting_.push_front(handle);
@@ -287,12 +307,13 @@ void Scheduler::Schedule(SchedulerOutput* out) {
   ScheduleRunning(out, &budget);
   if (out->preempted.empty()) ScheduleWaiting(out, &budget);
   if (config_.zeroing) {
-    out->blocks_to_zero = kv_.fresh_blocks();
+    out->blocks_to_zero = kv_.blocks_to_zero();
     states_->Add(State::kZeroed, out->blocks_to_zero.size());
     if (!out->blocks_to_zero.empty() && !running_.empty() && faults_->Waits(FaultKind::kZeroLive)) {
       const Request& request = requests_[running_.front()];
       if (request.num_computed - request.in_flight > config_.groups[0].block_size &&
-          request.blocks[0][0] != kNullBlock && faults_->Strikes(FaultKind::kZeroLive)) {
+          request.blocks[0][0] != kNullBlock && config_.groups[0].kind != GroupKind::kState &&
+          faults_->Strikes(FaultKind::kZeroLive)) {
         out->blocks_to_zero.push_back(request.blocks[0][0]);
       }
     }
@@ -327,6 +348,7 @@ void Scheduler::Update(const StepOutput& output, std::vector<RequestName>* ended
     Request& request = requests_[row.name.handle];
     if (request.admissions != row.admission) continue;
     request.in_flight -= row.num_tokens;
+    request.drafts_in_flight -= row.num_drafts;
     if (row.num_sampled == 0) continue;
     request.num_computed -= row.num_rejected;
     request.placeholders -= 1 + row.num_drafts;

@@ -84,6 +84,7 @@ class Scheduler {
   StateCounts* states_;
   KvManager kv_;
   Random random_;
+  int32_t align_ = 0;  // prefills end at its multiples; 0: wherever
   std::vector<Request> requests_;
   std::vector<Handle> free_handles_;
   std::deque<Handle> waiting_;

@@ -29,7 +29,9 @@ uint64_t Load(const uint8_t* place) {
 
 size_t TagsModel::PageBytes(const EngineConfig& config) {
   int32_t most = 0;
-  for (const GroupConfig& group : config.groups) most = std::max(most, group.block_size);
+  for (const GroupConfig& group : config.groups) {
+    most = std::max(most, group.kind == GroupKind::kState ? 1 : group.block_size);
+  }
   return Ix(most) * kTagBytes;
 }
 
@@ -55,6 +57,10 @@ std::vector<int32_t> TagsModel::Continue(const EngineConfig& config, const Domai
         NextContent(domain, p == 0 ? FirstContent(domain) : contents.back(), p, token));
     uint64_t sum = 0;
     for (size_t g = 0; g < config.groups.size(); ++g) {
+      if (config.groups[g].kind == GroupKind::kState) {
+        sum += Mix(contents.back(), g + 1);
+        continue;
+      }
       sums[g] += TagOf(contents.back(), g, p);
       for (; first[g] < EngineConfig::FirstRead(config.groups[g], p); ++first[g]) {
         sums[g] -= TagOf(contents[Ix(first[g])], g, first[g]);
@@ -85,6 +91,7 @@ void TagsModel::Write(const Batch& batch, int32_t row) {
         position >= 0 && position < request.size() && request.tokens[Ix(position)] == token;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       const GroupConfig& group = config_.groups[g];
+      if (group.kind == GroupKind::kState) continue;
       int64_t slot = batch.SlotOf(g, t);
       const int32_t column = position / group.block_size - truth.bound_first[g];
       const bool bound = column >= 0 && column < static_cast<int32_t>(truth.bound[g].size());
@@ -145,6 +152,58 @@ bool TagsModel::ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t
   return all_right;
 }
 
+void TagsModel::StoreState(const Batch& batch, size_t group, int32_t block,
+                           uint64_t content) const {
+  if (block <= kNullBlock || block >= config_.num_blocks) return;
+  content ^= Mix(group + 1);
+  std::memcpy(batch.memory + Ix(block) * batch.page_bytes, &content, kTagBytes);
+}
+
+// A recurrent group: from the state before to the states that the step leaves. What a state holds
+// is the content of all tokens so far, so a wrong one stays wrong. True where the one before was
+// right.
+bool TagsModel::StepStates(const Batch& batch, int32_t row, size_t group) {
+  const GroupConfig& g = config_.groups[group];
+  const RowTruth& truth = (*batch.rows)[Ix(row)];
+  TruthRequest& request = *truth.request;
+  const int32_t begin = batch.query_start[row];
+  const int32_t num_tokens = batch.query_start[row + 1] - begin;
+  const int32_t start = std::max(0, batch.seq_lens[row] - num_tokens);
+  const int32_t in = batch.state_in[group][row];
+  bool right = true;
+  uint64_t content = FirstContent(request.domain);
+  if (batch.state_init[row] == 0) {
+    const bool inside = in >= 0 && in < config_.num_blocks;
+    content = inside ? Load(batch.memory + Ix(in) * batch.page_bytes) ^ Mix(group + 1) : kOutside;
+  }
+  const uint64_t wanted = start == 0                ? FirstContent(request.domain)
+                          : start <= request.size() ? request.contents[Ix(start) - 1]
+                                                    : 0;
+  if (content != wanted) {
+    right = false;
+    batch.truth->Note(
+        {WrongKind::kRead, batch.step, request.name.serial, group, start, in, wanted, content});
+  }
+  const auto bound = [&](int32_t column) {
+    return column < static_cast<int32_t>(truth.bound[group].size()) ? truth.bound[group][Ix(column)]
+                                                                    : -1;
+  };
+  states_[group].clear();
+  for (int32_t i = 0; i < num_tokens; ++i) {
+    content = NextContent(request.domain, content, start + i, batch.input_ids[begin + i]);
+    states_[group].push_back(content);
+    const Batch::StatePlace to = batch.StatePlaceOf(g, group, row, i, num_tokens);
+    if (to.column < 0) continue;
+    if (to.block != bound(to.column)) {
+      batch.truth->Note({WrongKind::kWrite, batch.step, request.name.serial, group, to.column,
+                         to.block, static_cast<uint64_t>(bound(to.column)),
+                         static_cast<uint64_t>(to.block)});
+    }
+    StoreState(batch, group, to.block, content);
+  }
+  return right;
+}
+
 uint64_t TagsModel::SumRead(const Batch& batch, int32_t row, size_t group, int32_t first,
                             int32_t last) const {
   const GroupConfig& g = config_.groups[group];
@@ -176,6 +235,10 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
   }
   const int32_t start = std::max(0, end - num_tokens);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
+    if (config_.groups[g].kind == GroupKind::kState) {
+      right = StepStates(batch, row, g) && right;
+      continue;
+    }
     right =
         ReadGroup(batch, row, g, EngineConfig::FirstRead(config_.groups[g], start), end) && right;
   }
@@ -187,6 +250,10 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
     const int32_t position = start + query;  // what attention takes it for
     uint64_t sum = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (config_.groups[g].kind == GroupKind::kState) {
+        sum += Mix(states_[g][Ix(query)], g + 1);
+        continue;
+      }
       const int32_t first = EngineConfig::FirstRead(config_.groups[g], position);
       sum += right ? request.Sum(g, first, position) : SumRead(batch, row, g, first, position);
     }
@@ -196,7 +263,9 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
     if (wanted >= request.size()) continue;
     uint64_t right_sum = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
-      right_sum += request.Sum(g, EngineConfig::FirstRead(config_.groups[g], wanted), wanted);
+      right_sum += config_.groups[g].kind == GroupKind::kState
+                       ? Mix(request.contents[Ix(wanted)], g + 1)
+                       : request.Sum(g, EngineConfig::FirstRead(config_.groups[g], wanted), wanted);
     }
     truth.expected[Ix(i)] = Choose(config_, right_sum, request.tokens[Ix(wanted)]);
   }

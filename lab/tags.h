@@ -30,12 +30,15 @@ class TagsModel {
   void Write(const Batch& batch, int32_t row);
   void Read(const Batch& batch, int32_t row);
   bool ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first, int32_t end);
+  bool StepStates(const Batch& batch, int32_t row, size_t group);
+  void StoreState(const Batch& batch, size_t group, int32_t block, uint64_t content) const;
   uint64_t SumRead(const Batch& batch, int32_t row, size_t group, int32_t first,
                    int32_t last) const;
   static int32_t Choose(const EngineConfig& config, uint64_t sum, int32_t last_token);
 
   const EngineConfig& config_;
   FaultSwitch* faults_;
+  std::array<std::vector<uint64_t>, kMaxGroups> states_;  // after each token of a row
 };
 
 }  // namespace kvguard::lab

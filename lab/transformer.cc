@@ -66,8 +66,12 @@ size_t TransformerModel::PageBytes(const EngineConfig& config) {
   const size_t num_groups = config.groups.size();
   for (size_t g = 0; g < num_groups; ++g) {
     const size_t layers = (Ix(NumLayers(config)) + num_groups - 1 - g) / num_groups;
-    const size_t floats = config.groups[g].kind == GroupKind::kMla ? kLatent : 2 * kWidth;
-    most = std::max(most, Ix(config.groups[g].block_size) * layers * floats * sizeof(float));
+    const GroupConfig& group = config.groups[g];
+    const size_t floats = group.kind == GroupKind::kState ? kWidth
+                          : group.kind == GroupKind::kMla ? kLatent
+                                                          : 2 * kWidth;
+    const size_t places = group.kind == GroupKind::kState ? 1 : Ix(group.block_size);
+    most = std::max(most, places * layers * floats * sizeof(float));
   }
   return most;
 }
@@ -76,8 +80,11 @@ bool TransformerModel::IsMla(int32_t layer) const {
   return config_.groups[GroupOf(layer)].kind == GroupKind::kMla;
 }
 
-TransformerModel::TransformerModel(const EngineConfig& config)
-    : config_(config), scores_(Ix(config.max_model_len) + 1) {
+bool TransformerModel::IsState(int32_t layer) const {
+  return config_.groups[GroupOf(layer)].kind == GroupKind::kState;
+}
+
+TransformerModel::TransformerModel(const EngineConfig& config) : config_(config) {
   Random random(0x74726e);
   embedding_ = Weights(&random, Ix(config.vocabulary), kWidth);
   for (int32_t l = 0; l < NumLayers(config); ++l) {
@@ -112,7 +119,32 @@ class TransformerModel::PagedCache {
     return Place(layer, group, static_cast<int64_t>(entry) * unit + position % unit);
   }
 
+  Vector StateBefore(int32_t layer, size_t item) const {
+    const size_t group = model_.GroupOf(layer);
+    const int32_t row = row_of_[item];
+    Vector state{};
+    const float* from =
+        batch_.state_init[row] != 0 ? nullptr : StatePlace(layer, batch_.state_in[group][row]);
+    if (from != nullptr) std::copy_n(from, kWidth, state.begin());
+    return state;
+  }
+  void LeaveState(int32_t layer, size_t item, const Vector& state) const {
+    const size_t group = model_.GroupOf(layer);
+    const int32_t row = row_of_[item];
+    const int32_t begin = batch_.query_start[row];
+    const Batch::StatePlace to = batch_.StatePlaceOf(model_.config_.groups[group], group, row,
+                                                     static_cast<int32_t>(item) - begin,
+                                                     batch_.query_start[row + 1] - begin);
+    float* at = to.column < 0 ? nullptr : StatePlace(layer, to.block);
+    if (at != nullptr) std::copy(state.begin(), state.end(), at);
+  }
+
  private:
+  float* StatePlace(int32_t layer, int32_t block) const {
+    if (block <= kNullBlock || block >= model_.config_.num_blocks) return nullptr;
+    return reinterpret_cast<float*>(batch_.memory + Ix(block) * batch_.page_bytes) +
+           Ix(layer) / model_.config_.groups.size() * kWidth;
+  }
   float* Place(int32_t layer, size_t group, int64_t slot) const {
     const GroupConfig& g = model_.config_.groups[group];
     if (slot < 0 || slot >= int64_t{model_.config_.num_blocks} * g.block_size) return nullptr;
@@ -135,6 +167,9 @@ class TransformerModel::PlainCache {
       : num_tokens_(num_tokens), values_(num_layers * num_tokens * 2 * kWidth) {}
   float* Writable(int32_t layer, size_t item) { return At(layer, item); }
   const float* Readable(int32_t layer, size_t, int32_t position) { return At(layer, Ix(position)); }
+
+  Vector StateBefore(int32_t, size_t) const { return {}; }
+  void LeaveState(int32_t, size_t, const Vector&) const {}
 
  private:
   float* At(int32_t layer, size_t position) {
@@ -212,6 +247,25 @@ void TransformerModel::Attend(Cache* cache, int32_t layer, size_t item, const Ve
   for (size_t i = 0; i < out.size(); ++i) (*x)[i] += out[i];
 }
 
+// A recurrent layer: what came before fades, each channel at its own pace.
+template <typename Cache>
+void TransformerModel::Recur(Cache* cache, int32_t layer, size_t item, const Vector& in,
+                             Vector* x) {
+  const Layer& weights = layers_[Ix(layer)];
+  if (items_[item].first_of_row) state_ = cache->StateBefore(layer, item);
+  const Vector key = Times<kWidth, kWidth>(weights.key, in.data());
+  const Vector value = Times<kWidth, kWidth>(weights.value, in.data());
+  Vector read = Times<kWidth, kWidth>(weights.query, in.data());
+  for (size_t i = 0; i < state_.size(); ++i) {
+    const float keeps = 1 - 1 / (2 + static_cast<float>(i));
+    state_[i] = keeps * state_[i] + key[i] * value[i];
+    read[i] *= state_[i];
+  }
+  cache->LeaveState(layer, item, state_);
+  const Vector out = Times<kWidth, kWidth>(weights.out, read.data());
+  for (size_t i = 0; i < out.size(); ++i) (*x)[i] += out[i];
+}
+
 template <typename Cache>
 void TransformerModel::Pass(Cache* cache) {
   states_.resize(items_.size());
@@ -221,6 +275,10 @@ void TransformerModel::Pass(Cache* cache) {
     const Layer& layer = layers_[Ix(l)];
     for (size_t t = 0; t < items_.size(); ++t) {
       const Vector x = Normal(states_[t]);
+      if (IsState(l)) {
+        Recur(cache, l, t, x, &states_[t]);
+        continue;
+      }
       queries_[t] = Times<kWidth, kWidth>(layer.query, x.data());
       Rope(items_[t].position, kHeadDim, queries_[t]);
       float* to = cache->Writable(l, t);
@@ -237,7 +295,7 @@ void TransformerModel::Pass(Cache* cache) {
       std::copy(value.begin(), value.end(), to + kWidth);
     }
     for (size_t t = 0; t < items_.size(); ++t) {
-      Attend(cache, l, t, queries_[t], &states_[t]);
+      if (!IsState(l)) Attend(cache, l, t, queries_[t], &states_[t]);
       auto hidden = Times<kHidden, kWidth>(layer.in, Normal(states_[t]).data());
       for (float& h : hidden) h = std::max(h, 0.0F);
       const Vector back = Times<kWidth, kHidden>(layer.back, hidden.data());
@@ -273,6 +331,7 @@ void TransformerModel::Forward(const Batch& batch) {
       item.position = batch.positions[t];
       item.last = std::max(0, batch.seq_lens[row] - (end - t));
       item.domain = &truth.request->domain;
+      item.first_of_row = t == batch.query_start[row];
       row_of.push_back(row);
     }
   }
@@ -293,7 +352,7 @@ int32_t TransformerModel::FirstWrong(const Domain& domain, std::span<const int32
   items_.clear();
   for (size_t p = 0; p + 1 < tokens.size(); ++p) {
     const auto position = static_cast<int32_t>(p);
-    items_.push_back({tokens[p], position, position, &domain});
+    items_.push_back({tokens[p], position, position, &domain, p == 0});
   }
   PlainCache cache(Ix(NumLayers(config_)), items_.size());
   Pass(&cache);

@@ -48,9 +48,11 @@ class TransformerModel {
     int32_t position = 0;
     int32_t last = 0;  // the position that attention takes it for
     const Domain* domain = nullptr;
+    bool first_of_row = false;
   };
 
   bool IsMla(int32_t layer) const;
+  bool IsState(int32_t layer) const;
   size_t GroupOf(int32_t layer) const { return Ix(layer) % config_.groups.size(); }
   // Keeps what a layer's token leaves behind; gives it back by position, or nullptr.
   class PagedCache;
@@ -59,6 +61,8 @@ class TransformerModel {
   void Pass(Cache* cache);
   template <typename Cache>
   void Attend(Cache* cache, int32_t layer, size_t item, const Vector& query, Vector* x);
+  template <typename Cache>
+  void Recur(Cache* cache, int32_t layer, size_t item, const Vector& in, Vector* x);
   Vector Embed(const Item& item) const;
   int32_t NextToken(const Vector& x) const;
 
@@ -68,7 +72,7 @@ class TransformerModel {
   std::vector<Item> items_;
   std::vector<Vector> states_;
   std::vector<Vector> queries_;
-  std::vector<float> scores_;
+  Vector state_{};  // of the row under way
 };
 
 }  // namespace kvguard::lab
