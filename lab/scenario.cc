@@ -143,6 +143,30 @@ Setup StateHybridAsync(uint64_t) {
   return setup;
 }
 
+// The public conversations at a thirty-second of their length.
+Setup Mooncake(uint64_t) {
+  Setup setup;
+  setup.engine.num_blocks = 1400;
+  setup.engine.max_model_len = 4096;
+  setup.engine.max_requests = 16;
+  setup.engine.max_batched_tokens = 256;
+  setup.workload.trace = TraceKind::kMooncake;
+  setup.workload.milliseconds_a_step = 100;
+  return setup;
+}
+
+Setup Azure(uint64_t) {
+  Setup setup;
+  setup.engine.num_blocks = 160;
+  setup.engine.max_model_len = 512;
+  setup.engine.max_requests = 16;
+  setup.engine.max_batched_tokens = 128;
+  setup.engine.async = true;
+  setup.workload.trace = TraceKind::kAzure;
+  setup.workload.milliseconds_a_step = 80;
+  return setup;
+}
+
 Setup Decode(uint64_t) {
   Setup setup;
   setup.engine.num_blocks = 520;
@@ -237,6 +261,8 @@ constexpr auto kScenarios = std::to_array<Scenario>({
      StateHybrid},
     {"state-hybrid-async", "full attention and two kinds of states, drafts, scheduled ahead",
      StateHybridAsync},
+    {"mooncake", "the Mooncake conversation trace, lengths divided by 32", Mooncake},
+    {"azure", "the Azure conversation trace, lengths divided by 32, scheduled ahead", Azure},
     {"decode", "eight requests that decode, contexts up to 512: what the engine's speed is told of",
      Decode},
     {"random", "any of these and in between, as the seed wants it", Drawn},

@@ -12,7 +12,10 @@ Workload::Workload(const WorkloadConfig& config, const EngineConfig& engine, uin
     : config_(config),
       vocabulary_(engine.vocabulary),
       max_model_len_(engine.max_model_len),
-      random_(Mix(seed, 0x776f)) {}
+      random_(Mix(seed, 0x776f)) {
+  if (config.trace == TraceKind::kMooncake) trace_ = ReadMooncake(MooncakeConversation());
+  if (config.trace == TraceKind::kAzure) trace_ = ReadAzure(AzureConversation());
+}
 
 void Workload::MakePrompt() {
   domain_ = {};
@@ -75,7 +78,42 @@ void Workload::SubmitOne(Engine* engine) {
   }
 }
 
+void Workload::Replay(Engine* engine) {
+  now_ += config_.milliseconds_a_step;
+  for (; trace_[next_].milliseconds <= now_; ++next_) {
+    const TraceRequest& request = trace_[next_];
+    const bool is_last = next_ + 1 == trace_.size();
+    const int32_t output = std::min(request.output, max_model_len_ / 2);
+    const int32_t size = std::min(request.prompt, max_model_len_ - output);
+    prompt_.clear();
+    for (int32_t p = 0; p < size; ++p) {
+      const auto page = Ix(p / kTracePage);
+      // Behind the last whole page, and where nothing is told of sharing, tokens are its own.
+      const bool shared =
+          page < request.pages.size() && (Ix(p) / kTracePage + 1) * kTracePage <= Ix(size);
+      const uint64_t identity = shared ? static_cast<uint64_t>(request.pages[page]) + 1
+                                       : Mix(submitted_ + 1, page) | (uint64_t{1} << 63);
+      prompt_.push_back(static_cast<int32_t>(Mix(identity, static_cast<uint64_t>(p % kTracePage)) %
+                                             static_cast<uint64_t>(vocabulary_)));
+    }
+    Submission submission;
+    submission.prompt = prompt_;
+    submission.max_output = output;
+    live_.push_back(engine->Submit(submission));
+    ++submitted_;
+    if (is_last) {
+      next_ = 0;
+      now_ = 0;
+      break;
+    }
+  }
+}
+
 void Workload::Before(Engine* engine) {
+  if (!trace_.empty()) {
+    Replay(engine);
+    return;
+  }
   if (idle_) {
     idle_ = !live_.empty() || !random_.OneIn(4);
   } else if (config_.idle_one_in > 0 && random_.OneIn(config_.idle_one_in)) {

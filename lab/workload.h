@@ -8,10 +8,17 @@
 
 #include "lab/engine.h"
 #include "lab/random.h"
+#include "lab/traces.h"
 
 namespace kvguard::lab {
 
+enum class TraceKind : uint8_t { kNone, kMooncake, kAzure };
+
 struct WorkloadConfig {
+  // Arrivals, lengths and sharing of a public trace in place of all that follows; it begins again
+  // when it has ended.
+  TraceKind trace = TraceKind::kNone;
+  int64_t milliseconds_a_step = 25;
   int32_t live = 12;  // requests that are kept waiting or running
   int32_t min_prompt = 8;
   int32_t max_prompt = 200;
@@ -42,6 +49,7 @@ class Workload {
  private:
   void SubmitOne(Engine* engine);
   void MakePrompt();
+  void Replay(Engine* engine);
 
   WorkloadConfig config_;
   int32_t vocabulary_;
@@ -53,6 +61,9 @@ class Workload {
   std::vector<RequestName> live_;
   uint64_t submitted_ = 0;
   bool idle_ = false;
+  std::vector<TraceRequest> trace_;
+  size_t next_ = 0;
+  int64_t now_ = 0;  // milliseconds
 };
 
 }  // namespace kvguard::lab
