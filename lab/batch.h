@@ -21,6 +21,7 @@ struct RowTruth {
   int32_t num_tokens = 0;
   int32_t num_drafts = 0;
   bool samples = false;
+  bool encodes = false;                            // the encoder's output is written in this step
   int32_t base = 0;                                // tokens before the step's drafts
   std::array<int32_t, kMaxDrafts + 1> expected{};  // next tokens, were all reads right
   // The blocks that are bound where this step writes: column bound_first[g] on.
@@ -43,6 +44,8 @@ struct Batch {
   std::array<const int32_t*, kMaxGroups> state_out{};   // [num_rows] of the last token's state
   std::array<const int32_t*, kMaxGroups> state_base{};  // [num_rows] the first written column
   const uint8_t* state_init = nullptr;                  // [num_rows]
+  const int32_t* cross_start = nullptr;  // [num_rows + 1] encoder tokens that are written
+  const int32_t* cross_lens = nullptr;   // [num_rows] that are read
   bool int32_slots = false;
   uint8_t* memory = nullptr;  // num_blocks pages
   size_t page_bytes = 0;

@@ -13,7 +13,7 @@ inline constexpr int32_t kMaxDrafts = 8;
 inline constexpr int32_t kNullBlock = 0;  // never handed out; stands for "no block" in tables
 inline constexpr int64_t kPadSlot = -1;   // a token with this slot is not written
 
-enum class GroupKind : uint8_t { kFull, kMla, kWindow, kChunked, kState };
+enum class GroupKind : uint8_t { kFull, kMla, kWindow, kChunked, kState, kCross };
 
 // Which column of a row holds a recurrent state.
 enum class StateMode : uint8_t {
@@ -43,6 +43,7 @@ struct EngineConfig {
   int32_t max_model_len = 1024;
   int32_t max_chunk = 0;  // most tokens of one request in one step; 0: the budget
   int32_t num_drafts = 0;
+  int32_t max_encoder = 0;  // most encoder tokens of a request, which cross-attention reads
   int32_t vocabulary = 50000;
   bool prefix_caching = true;
   bool async = false;         // a step is scheduled before the output of the one before is known
@@ -53,6 +54,13 @@ struct EngineConfig {
   bool repetitive = false;    // the model's text repeats itself, so that drafts can be right
   int32_t dummy_every = 0;    // a dummy run between steps, once in so many; 0: never
   uint64_t seed = 1;
+
+  bool has_cross() const {
+    for (const GroupConfig& group : groups) {
+      if (group.kind == GroupKind::kCross) return true;
+    }
+    return false;
+  }
 
   // First position that a query at `position` reads.
   static int32_t FirstRead(const GroupConfig& group, int32_t position) {
@@ -67,6 +75,7 @@ struct EngineConfig {
         break;
       case GroupKind::kFull:
       case GroupKind::kMla:
+      case GroupKind::kCross:
         break;
     }
     return 0;
@@ -79,6 +88,9 @@ struct EngineConfig {
 
   // Of a row, in blocks.
   int32_t MaxColumns(const GroupConfig& group) const {
+    if (group.kind == GroupKind::kCross) {
+      return (max_encoder + group.block_size - 1) / group.block_size;
+    }
     if (group.kind != GroupKind::kState) {
       return (max_model_len + group.block_size - 1) / group.block_size;
     }

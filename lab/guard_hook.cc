@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/guard_hook.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -31,6 +32,9 @@ kvguard_group GroupOf(const EngineConfig& config, size_t index) {
       break;
     case GroupKind::kChunked:
       group.kind = KVGUARD_GROUP_CHUNKED;
+      break;
+    case GroupKind::kCross:
+      group.kind = KVGUARD_GROUP_CROSS;
       break;
     case GroupKind::kState:
       group.kind = KVGUARD_GROUP_STATE;
@@ -72,6 +76,7 @@ std::string GuardHook::Arm(const EngineConfig& config, GuardMode mode, const std
   geometry.flags = KVGUARD_ENGINE_FILLS_TOLD;
   if (config.prefix_caching) geometry.flags |= KVGUARD_ENGINE_PREFIX_CACHE;
   if (config.async) geometry.flags |= KVGUARD_ENGINE_ASYNC;
+  if (config.has_cross()) geometry.flags |= KVGUARD_ENGINE_ENCODER;
   geometry.engine = "lab";
   geometry.engine_version = "1";
   geometry.pools = &pool;
@@ -79,7 +84,8 @@ std::string GuardHook::Arm(const EngineConfig& config, GuardMode mode, const std
   geometry.groups = groups.data();
   geometry.num_groups = static_cast<uint32_t>(groups.size());
   geometry.max_rows = Ix(config.max_requests);
-  geometry.max_tokens = Ix(config.max_batched_tokens);
+  geometry.max_tokens =
+      std::max(Ix(config.max_batched_tokens), Ix(config.max_requests) * Ix(config.max_encoder));
   geometry.max_model_len = Ix(config.max_model_len);
   geometry.num_lookahead = static_cast<uint32_t>(config.num_drafts);
   geometry.max_drafts = static_cast<uint32_t>(config.num_drafts);
@@ -149,7 +155,7 @@ void GuardHook::AddBlocks(uint64_t key, uint32_t kind, const std::array<Span, kM
   }
 }
 
-void GuardHook::Admit(const SchedulerOutput& out, const NewRequest& added) {
+void GuardHook::Admit(const NewRequest& added) {
   if (keys_.size() <= added.name.handle) keys_.resize(added.name.handle + 1);
   const uint64_t key = next_key_++;
   keys_[added.name.handle] = {added.name.serial, key};
@@ -176,8 +182,10 @@ void GuardHook::Admit(const SchedulerOutput& out, const NewRequest& added) {
     domain(KVGUARD_DOMAIN_MULTIMODAL, added.domain.image, added.domain.image_first,
            added.domain.image_count);
   }
+  if (added.domain.encoder != 0) {
+    domain(KVGUARD_DOMAIN_ENCODER, added.domain.encoder, 0, added.domain.encoder_count);
+  }
   AddBlocks(key, KVGUARD_EVENT_REPLACE, added.blocks);
-  (void)out;
 }
 
 void GuardHook::Begin(const SchedulerOutput& out) {
@@ -190,7 +198,7 @@ void GuardHook::Begin(const SchedulerOutput& out) {
   zeroed_.assign(out.blocks_to_zero.begin(), out.blocks_to_zero.end());
   for (const RequestName name : out.finished) AddEvent(KVGUARD_EVENT_FINISH, KeyOf(name));
   for (const RequestName name : out.preempted) AddEvent(KVGUARD_EVENT_PREEMPT, KeyOf(name));
-  for (const NewRequest& added : out.added) Admit(out, added);
+  for (const NewRequest& added : out.added) Admit(added);
   for (const CachedRequest& cached : out.cached) {
     AddBlocks(KeyOf(cached.name), KVGUARD_EVENT_APPEND, cached.blocks);
   }
@@ -236,36 +244,46 @@ void GuardHook::Zeroed(uint64_t step, const std::vector<int32_t>& blocks) {
   Feed(KVGUARD_RECORD_OUTCOME, step, &outcome);
 }
 
+kvguard_group_plan GuardHook::TablePlan(const InFlight& step, const PlanView& view, size_t group,
+                                        int32_t rows, int32_t slots) const {
+  auto plan = Sized<kvguard_group_plan>();
+  plan.group = static_cast<uint32_t>(group);
+  plan.encoding = KVGUARD_READ_TABLE;
+  plan.slots = {view.slots[group], Ix(slots),
+                static_cast<uint32_t>(config_->int32_slots ? KVGUARD_I32 : KVGUARD_I64), 0};
+  kvguard_read_table& table = plan.reads.table;
+  table = {};
+  table.data = view.tables[group];
+  table.dtype = KVGUARD_I32;
+  table.rows = Ix(step.padded_rows);
+  table.columns = table.row_stride = Ix(view.table_width[group]);
+  table.row_columns = View32(view.row_columns[group], Ix(rows));
+  return plan;
+}
+
 void GuardHook::Plan(const InFlight& step, const PlanView& view) {
   std::vector<uint64_t>& keys = row_keys_[step.step % row_keys_.size()];
   keys.clear();
   for (const StepOutput::Row& row : step.output.rows) keys.push_back(KeyOf(row.name));
-  std::array<kvguard_group_plan, kMaxGroups> groups;
+  std::vector<kvguard_group_plan>& groups = group_plans_;
+  groups.clear();
   for (size_t g = 0; g < config_->groups.size(); ++g) {
-    auto& plan = groups[g] = Sized<kvguard_group_plan>();
-    plan.group = static_cast<uint32_t>(g);
-    if (config_->groups[g].kind == GroupKind::kState) {
-      plan.encoding = KVGUARD_READ_STATE;
-      plan.reads.state.in = View32(view.state_in[g], Ix(step.padded_rows));
-      plan.reads.state.out = View32(view.state_out[g], Ix(step.padded_rows));
-      plan.reads.state.init = {view.state_init, keys.size(), KVGUARD_U8, 0};
+    if (config_->groups[g].kind == GroupKind::kCross) continue;
+    if (config_->groups[g].kind != GroupKind::kState) {
+      groups.push_back(TablePlan(step, view, g, step.padded_rows, step.padded_tokens));
       continue;
     }
-    plan.encoding = KVGUARD_READ_TABLE;
-    plan.slots = {view.slots[g], Ix(step.padded_tokens),
-                  static_cast<uint32_t>(config_->int32_slots ? KVGUARD_I32 : KVGUARD_I64), 0};
-    kvguard_read_table& table = plan.reads.table;
-    table = {};
-    table.data = view.tables[g];
-    table.dtype = KVGUARD_I32;
-    table.rows = Ix(step.padded_rows);
-    table.columns = table.row_stride = Ix(view.table_width[g]);
-    table.row_columns = View32(view.row_columns[g], Ix(step.padded_rows));
+    kvguard_group_plan& plan = groups.emplace_back(Sized<kvguard_group_plan>());
+    plan.group = static_cast<uint32_t>(g);
+    plan.encoding = KVGUARD_READ_STATE;
+    plan.reads.state.in = View32(view.state_in[g], Ix(step.padded_rows));
+    plan.reads.state.out = View32(view.state_out[g], Ix(step.padded_rows));
+    plan.reads.state.init = {view.state_init, keys.size(), KVGUARD_U8, 0};
   }
   auto plan = Sized<kvguard_plan>();
   plan.pass = KVGUARD_PASS_TARGET;
   plan.stage = KVGUARD_STAGE_PLANNED;
-  plan.num_groups = static_cast<uint32_t>(config_->groups.size());
+  plan.num_groups = static_cast<uint32_t>(groups.size());
   plan.groups = groups.data();
   plan.num_rows = keys.size();
   plan.padded_rows = Ix(step.padded_rows);
@@ -276,6 +294,30 @@ void GuardHook::Plan(const InFlight& step, const PlanView& view) {
   plan.seq_lens = View32(view.seq_lens, Ix(step.padded_rows));
   plan.positions = View32(view.positions, Ix(step.num_tokens));
   if (config_->state_copies) StatesCopied(step, view);
+  Feed(KVGUARD_RECORD_PLAN, step.step, &plan);
+  if (config_->has_cross()) CrossPlan(step, view, keys);
+}
+
+void GuardHook::CrossPlan(const InFlight& step, const PlanView& view,
+                          const std::vector<uint64_t>& keys) {
+  std::vector<kvguard_group_plan>& groups = group_plans_;
+  groups.clear();
+  const auto num_rows = static_cast<int32_t>(keys.size());
+  for (size_t g = 0; g < config_->groups.size(); ++g) {
+    if (config_->groups[g].kind != GroupKind::kCross) continue;
+    groups.push_back(TablePlan(step, view, g, num_rows, step.num_encoder_tokens));
+  }
+  auto plan = Sized<kvguard_plan>();
+  plan.pass = KVGUARD_PASS_CROSS;
+  plan.stage = KVGUARD_STAGE_PLANNED;
+  plan.num_groups = static_cast<uint32_t>(groups.size());
+  plan.groups = groups.data();
+  plan.num_rows = plan.padded_rows = keys.size();
+  plan.num_tokens = plan.padded_tokens = Ix(step.num_encoder_tokens);
+  plan.requests = keys.data();
+  plan.query_start = View32(view.cross_start, keys.size() + 1);
+  plan.seq_lens = View32(view.cross_lens, keys.size());
+  plan.positions = View32(view.cross_positions, Ix(step.num_encoder_tokens));
   Feed(KVGUARD_RECORD_PLAN, step.step, &plan);
 }
 
@@ -310,6 +352,7 @@ void GuardHook::DummyPlan(const PlanView& view, int32_t num_tokens) {
   for (size_t g = 0; g < config_->groups.size(); ++g) {
     groups[g] = Sized<kvguard_group_plan>();
     groups[g].group = static_cast<uint32_t>(g);
+    if (config_->groups[g].kind == GroupKind::kCross) continue;
     if (config_->groups[g].kind == GroupKind::kState) {
       groups[g].encoding = KVGUARD_READ_STATE;
       groups[g].reads.state.in = View32(view.state_in[g], 1);

@@ -62,8 +62,11 @@ class GuardHook {
 
   kvguard_event* AddEvent(uint32_t kind, uint64_t request);
   uint64_t KeyOf(RequestName name);
+  kvguard_group_plan TablePlan(const InFlight& step, const PlanView& view, size_t group,
+                               int32_t rows, int32_t slots) const;
+  void CrossPlan(const InFlight& step, const PlanView& view, const std::vector<uint64_t>& keys);
   void StatesCopied(const InFlight& step, const PlanView& view);
-  void Admit(const SchedulerOutput& out, const NewRequest& added);
+  void Admit(const NewRequest& added);
   void AddBlocks(uint64_t key, uint32_t kind, const std::array<Span, kMaxGroups>& blocks);
   void Feed(uint32_t kind, uint64_t step, const void* body);
 
@@ -79,6 +82,7 @@ class GuardHook {
   uint64_t last_step_ = 0;
   std::vector<Key> keys_;                          // by handle
   std::array<std::vector<uint64_t>, 4> row_keys_;  // of the latest steps, by batch row
+  std::vector<kvguard_group_plan> group_plans_;
   std::vector<kvguard_event> events_;
   std::vector<kvguard_scheduled> scheduled_;
   std::vector<kvguard_outcome_row> rows_;

@@ -11,7 +11,9 @@ namespace {
 
 int32_t UnitOf(const EngineConfig& config) {
   int32_t unit = 0;
-  for (const GroupConfig& group : config.groups) unit = std::gcd(unit, group.block_size);
+  for (const GroupConfig& group : config.groups) {
+    if (group.kind != GroupKind::kCross) unit = std::gcd(unit, group.block_size);
+  }
   return unit;
 }
 
@@ -36,7 +38,7 @@ void KvManager::StartStep(uint64_t step) {
 
 void KvManager::HashTokens(Request* request, const Domain& d) const {
   if (request->hashed == 0) {
-    request->running_hash = Mix(d.lora, d.salt);
+    request->running_hash = Mix(Mix(d.lora, d.salt), d.encoder);
     request->hashes.clear();
   }
   for (; request->hashed < request->num_tokens(); ++request->hashed) {
@@ -107,6 +109,10 @@ int32_t KvManager::Lookup(Request* request) {
   for (size_t agreed = 0, g = 0; agreed < config_.groups.size() && length > 0;
        g = (g + 1) % config_.groups.size()) {
     const int32_t size = config_.groups[g].block_size;
+    if (config_.groups[g].kind == GroupKind::kCross) {  // written anew by whoever comes
+      ++agreed;
+      continue;
+    }
     const int32_t before = length;
     length = length / size * size;
     while (length > 0 && !FindColumns(*request, g, length)) length -= size;
@@ -117,7 +123,9 @@ int32_t KvManager::Lookup(Request* request) {
     return 0;
   }
   for (size_t g = 0; g < config_.groups.size(); ++g) {
-    hits_[g].resize(Ix(length / config_.groups[g].block_size));
+    hits_[g].resize(config_.groups[g].kind == GroupKind::kCross
+                        ? 0
+                        : Ix(length / config_.groups[g].block_size));
   }
   return length;
 }
@@ -142,6 +150,9 @@ void KvManager::Reveal(const Request& request) {
 KvManager::Columns KvManager::ColumnsOf(const Request& request, size_t group,
                                         int32_t num_tokens) const {
   const GroupConfig& g = config_.groups[group];
+  if (g.kind == GroupKind::kCross) {
+    return {0, CeilDiv(request.domain.encoder_count, g.block_size)};
+  }
   const int32_t end = std::min(request.num_computed + num_tokens, config_.max_model_len);
   if (g.kind != GroupKind::kState || g.state_mode == StateMode::kAll) {
     // Drafts of the step after this one find their blocks bound already.
@@ -234,7 +245,10 @@ void KvManager::PassWindow(Request* request) {
   int32_t processed = std::max(0, request->num_computed - request->in_flight);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const GroupConfig& group = config_.groups[g];
-    if (group.kind == GroupKind::kFull || group.kind == GroupKind::kMla) continue;
+    if (group.kind == GroupKind::kFull || group.kind == GroupKind::kMla ||
+        group.kind == GroupKind::kCross) {
+      continue;
+    }
     int32_t end = EngineConfig::FirstRead(group, processed) / group.block_size;
     if (group.kind != GroupKind::kState && end + 1 < processed / group.block_size &&
         faults_->Strikes(FaultKind::kWindowEarly))
@@ -271,6 +285,7 @@ void KvManager::EnterCache(Request* request, int32_t num_computed, bool has_draf
   int32_t valid = std::min(num_computed, request->num_tokens());
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const int32_t size = config_.groups[g].block_size;
+    if (config_.groups[g].kind == GroupKind::kCross) continue;
     if (config_.groups[g].kind == GroupKind::kState) {
       // Only a state that stands at the end of a block, and is there for certain.
       const int32_t first = config_.groups[g].state_mode == StateMode::kAll

@@ -27,8 +27,10 @@ enum RowWord : int32_t {
   kRowTokens = 1,
   kRowDrafts = 2,
   kRowSamples = 3,
-  kRowFirstDraft = 4,
-  kRowWords = 4 + kMaxDrafts,
+  kRowEncoder = 4,  // tokens that cross-attention reads
+  kRowEncodes = 5,  // and this step writes
+  kRowFirstDraft = 6,
+  kRowWords = 6 + kMaxDrafts,
 };
 
 }  // namespace kvguard::lab

@@ -37,10 +37,12 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
     tables_[g].assign(rows * Ix(width_[g]), 0);
     columns_[g].assign(rows, 0);
     live_[g].assign(rows, 0);
+    const size_t most_slots =
+        std::max(Ix(config.max_batched_tokens), rows * Ix(config.max_encoder));
     if (config.int32_slots) {
-      slots32_[g].assign(Ix(config.max_batched_tokens), -1);
+      slots32_[g].assign(most_slots, -1);
     } else {
-      slots64_[g].assign(Ix(config.max_batched_tokens), kPadSlot);
+      slots64_[g].assign(most_slots, kPadSlot);
     }
     table_words += rows * (Ix(width_[g]) * 2 + 8);
   }
@@ -49,6 +51,10 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
   for (int32_t row = config.max_requests; row-- > 0;) free_rows_.push_back(row);
   host_counts_.assign(rows, 0);
   known_.assign(rows, 0);
+  encoder_.assign(rows, 0);
+  cross_start_.assign(rows + 1, 0);
+  cross_lens_.assign(rows, 0);
+  cross_positions_.assign(rows * Ix(config.max_encoder), 0);
   added_in_.assign(rows, 0);
   packed_.assign(packed_words, 0);
   counts_.assign(rows, 0);
@@ -132,6 +138,7 @@ void Runner::Add(const SchedulerOutput& out, const NewRequest& added) {
   }
   host_counts_[Ix(row)] = added.num_computed;
   known_[Ix(row)] = static_cast<int32_t>(tokens.size());
+  encoder_[Ix(row)] = added.domain.encoder_count;
   if (added_in_[Ix(row)] != 0) states_->Add(State::kHandleReuse);
   added_in_[Ix(row)] = out.step;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
@@ -207,6 +214,7 @@ void Runner::Pack(const SchedulerOutput& out, InFlight* step) {
   words[kRows] = num_rows;
   words[kRows + 1] = at;
   bool decode = config_.padding && num_rows > 0;
+  step->num_encoder_tokens = 0;
   int32_t num_tokens = 0;
   for (int32_t b = 0; b < num_rows; ++b) {
     const ScheduledRequest& row = *step->rows[Ix(b)];
@@ -218,6 +226,10 @@ void Runner::Pack(const SchedulerOutput& out, InFlight* step) {
     }
     entry[kRowDrafts] = row.num_drafts;
     entry[kRowSamples] = row.samples ? 1 : 0;
+    const size_t index = Ix(step->map[Ix(b)]);
+    entry[kRowEncoder] = encoder_[index];
+    entry[kRowEncodes] = added_in_[index] == out.step ? 1 : 0;
+    if (entry[kRowEncodes] != 0) step->num_encoder_tokens += encoder_[index];
     std::copy(row.drafts.begin(), row.drafts.end(), entry + kRowFirstDraft);
     num_tokens += entry[kRowTokens];
     decode = decode && row.num_tokens == 1;
@@ -238,7 +250,6 @@ void Runner::Pack(const SchedulerOutput& out, InFlight* step) {
   staged_counts_.clear();
   staged_tokens_.clear();
   num_staged_blocks_ = num_staged_counts_ = num_staged_tokens_ = 0;
-  (void)out;
 }
 
 void Runner::FillTruth(const SchedulerOutput& out, InFlight* step) {
@@ -251,6 +262,7 @@ void Runner::FillTruth(const SchedulerOutput& out, InFlight* step) {
     ++truth.request->in_flight;
     const int32_t own = row_of_[row.name.handle];
     truth.known = own >= 0 && added_in_[Ix(own)] == out.step ? known_[Ix(own)] : -1;
+    truth.encodes = truth.known >= 0 && truth.request->domain.encoder_count > 0;
     truth.num_tokens = row.num_tokens;
     truth.num_drafts = row.num_drafts;
     truth.samples = row.samples;
@@ -383,6 +395,9 @@ PlanView Runner::View() const {
     view.copied_to[g] = copied_to_[g].data();
   }
   view.state_init = state_init_.data();
+  view.cross_start = cross_start_.data();
+  view.cross_lens = cross_lens_.data();
+  view.cross_positions = cross_positions_.data();
   return view;
 }
 
@@ -404,6 +419,9 @@ PlanView Runner::View(const InFlight& step) const {
     view.copied_to[g] = frozen.copied_to[g].data();
   }
   view.state_init = frozen.state_init.data();
+  view.cross_start = frozen.cross_start.data();
+  view.cross_lens = frozen.cross_lens.data();
+  view.cross_positions = frozen.cross_positions.data();
   return view;
 }
 

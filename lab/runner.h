@@ -40,6 +40,9 @@ struct PlanView {
   std::array<const int32_t*, kMaxGroups> state_in{};  // recurrent groups
   std::array<const int32_t*, kMaxGroups> state_out{};
   const uint8_t* state_init = nullptr;
+  const int32_t* cross_start = nullptr;  // cross-attention's own query offsets, lengths, positions
+  const int32_t* cross_lens = nullptr;
+  const int32_t* cross_positions = nullptr;
   std::array<const int32_t*, kMaxGroups> copied_from{};  // a row's state before the step; 0: none
   std::array<const int32_t*, kMaxGroups> copied_to{};
 };
@@ -58,6 +61,9 @@ struct FrozenPlan {
   std::array<std::vector<int32_t>, kMaxGroups> copied_from;
   std::array<std::vector<int32_t>, kMaxGroups> copied_to;
   std::vector<uint8_t> state_init;
+  std::vector<int32_t> cross_start;
+  std::vector<int32_t> cross_lens;
+  std::vector<int32_t> cross_positions;
 };
 
 // A step between its launch and its output.
@@ -73,8 +79,9 @@ struct InFlight {
   int32_t padded_rows = 0;
   int32_t padded_tokens = 0;
   int32_t num_tokens = 0;
-  int32_t num_words = 0;  // of `packed`
-  bool zeroed = false;    // zeroing was launched before the kernels that use the blocks
+  int32_t num_encoder_tokens = 0;  // that the step writes
+  int32_t num_words = 0;           // of `packed`
+  bool zeroed = false;             // zeroing was launched before the kernels that use the blocks
   Event planned;
   Event uploaded;
   Event downloaded;
@@ -133,6 +140,9 @@ class Runner {
   void Prepare(InFlight* step);
   void MakeTables(InFlight* step);
   void FindStates(size_t group);
+  void PrepareCross();
+  template <typename Slot>
+  void ComputeCrossSlots(size_t group, std::vector<Slot>* slots);
   void GatherRow(size_t group, int32_t batch_row, int32_t row);
   template <typename Slot>
   void ComputeSlots(size_t group, std::vector<Slot>* slots);
@@ -140,6 +150,8 @@ class Runner {
   void BreakSlots(size_t group, std::vector<Slot>* slots);
   void BreakTables();
   void BreakStates(size_t group);
+  template <typename Slot>
+  void BreakCross(size_t group, std::vector<Slot>* slots);
   void Freeze(InFlight* step);
   void RunModel(InFlight* step);
   void BreakForward(const InFlight& step);
@@ -172,6 +184,7 @@ class Runner {
   int32_t num_staged_counts_ = 0;
   int32_t num_staged_tokens_ = 0;
   std::vector<int32_t> host_counts_;  // by row: tokens with KV when it was last given
+  std::vector<int32_t> encoder_;      // by row: encoder tokens
   std::vector<int32_t> known_;        // by row: tokens known at its admission
   std::vector<uint64_t> added_in_;    // by row: the step of that
   std::vector<int32_t> last_map_;     // batch row to row, one step ago
@@ -199,6 +212,10 @@ class Runner {
   std::array<std::vector<int32_t>, kMaxGroups> copied_from_;
   std::array<std::vector<int32_t>, kMaxGroups> copied_to_;
   std::vector<uint8_t> state_init_;
+  // Cross-attention; its slots stand where the other groups' do.
+  std::vector<int32_t> cross_start_;
+  std::vector<int32_t> cross_lens_;
+  std::vector<int32_t> cross_positions_;
   std::vector<int32_t> query_start_;
   std::vector<int32_t> seq_lens_;
   std::vector<int32_t> positions_;

@@ -219,6 +219,26 @@ void Runner::BreakStates(size_t group) {
   }
 }
 
+template <typename Slot>
+void Runner::BreakCross(size_t group, std::vector<Slot>* slots) {
+  const int32_t* words = packed_.data();
+  const int32_t width = width_[group];
+  for (int32_t b = 0; b + 1 < words[kRows]; ++b) {
+    int32_t* table = tables_[group].data() + Ix(b) * Ix(width);
+    const int32_t begin = cross_start_[Ix(b)];
+    if (cross_lens_[Ix(b)] > 0 && table[0] != table[width] &&
+        faults_->Strikes(FaultKind::kCrossOtherRow)) {
+      std::copy_n(table + width, width, table);
+    }
+    if (begin < cross_start_[Ix(b) + 1] && faults_->Strikes(FaultKind::kCrossSlotShifted)) {
+      for (int32_t t = begin; t < cross_start_[Ix(b) + 1]; ++t) ++(*slots)[Ix(t)];
+    }
+  }
+}
+
+template void Runner::BreakCross<int32_t>(size_t group, std::vector<int32_t>* slots);
+template void Runner::BreakCross<int64_t>(size_t group, std::vector<int64_t>* slots);
+
 // Between the last look at the plan and the kernels that use it.
 void Runner::BreakForward(const InFlight& step) {
   const int32_t rows = static_cast<int32_t>(step.rows.size());

@@ -97,6 +97,7 @@ void Runner::Apply(InFlight*) {
     entry[kRowDrafts] =
         std::clamp(entry[kRowDrafts], 0, std::max(0, std::min(kMaxDrafts, entry[kRowTokens] - 1)));
     room -= entry[kRowTokens];
+    entry[kRowEncoder] = std::clamp(entry[kRowEncoder], 0, config_.max_encoder);
   }
   packed_[kPaddedRows] = std::clamp(words[kPaddedRows], packed_[kRows], config_.max_requests);
   packed_[kNumTokens] = std::clamp(words[kNumTokens], 0, config_.max_batched_tokens);
@@ -126,6 +127,7 @@ void Runner::Prepare(InFlight*) {
     }
   }
   query_start_[Ix(num_rows)] = at;
+  if (config_.max_encoder > 0) PrepareCross();
   for (int32_t b = num_rows; b < words[kPaddedRows]; ++b) {
     query_start_[Ix(b) + 1] = at;
     seq_lens_[Ix(b)] = 0;
@@ -154,7 +156,13 @@ void Runner::MakeTables(InFlight*) {
                   width_[g], 0);
       live_[g][Ix(b)] = 0;
     }
-    if (config_.groups[g].kind == GroupKind::kState) {
+    if (config_.groups[g].kind == GroupKind::kCross) {
+      if (config_.int32_slots) {
+        ComputeCrossSlots(g, &slots32_[g]);
+      } else {
+        ComputeCrossSlots(g, &slots64_[g]);
+      }
+    } else if (config_.groups[g].kind == GroupKind::kState) {
       FindStates(g);
     } else if (config_.int32_slots) {
       ComputeSlots(g, &slots32_[g]);
@@ -208,6 +216,39 @@ void Runner::FindStates(size_t group) {
   if (faults_->kind() != FaultKind::kNone) BreakStates(group);
 }
 
+// Rows of cross-attention: they write the encoder's tokens once and read them always.
+void Runner::PrepareCross() {
+  const int32_t* words = packed_.data();
+  int32_t at = 0;
+  for (int32_t b = 0; b < words[kRows]; ++b) {
+    const int32_t* entry = words + words[kRows + 1] + b * kRowWords;
+    cross_start_[Ix(b)] = at;
+    cross_lens_[Ix(b)] = entry[kRowEncoder];
+    for (int32_t p = 0; entry[kRowEncodes] != 0 && p < entry[kRowEncoder]; ++p, ++at) {
+      cross_positions_[Ix(at)] = p;
+    }
+  }
+  cross_start_[Ix(words[kRows])] = at;
+  if (words[kRows] > 0 && cross_lens_[0] > 1 && faults_->Strikes(FaultKind::kCrossLenShort)) {
+    --cross_lens_[0];
+  }
+}
+
+template <typename Slot>
+void Runner::ComputeCrossSlots(size_t group, std::vector<Slot>* slots) {
+  const int32_t* words = packed_.data();
+  const int32_t unit = config_.groups[group].kernel_block_size;
+  for (int32_t b = 0; b < words[kRows]; ++b) {
+    const int32_t* table = tables_[group].data() + Ix(b) * Ix(width_[group]);
+    for (int32_t t = cross_start_[Ix(b)]; t < cross_start_[Ix(b) + 1]; ++t) {
+      const int32_t p = cross_positions_[Ix(t)];
+      (*slots)[Ix(t)] = static_cast<Slot>(table[p / unit]) * static_cast<Slot>(unit) +
+                        static_cast<Slot>(p % unit);
+    }
+  }
+  BreakCross(group, slots);
+}
+
 template <typename Slot>
 void Runner::ComputeSlots(size_t group, std::vector<Slot>* slots) {
   const int32_t* words = packed_.data();
@@ -258,6 +299,8 @@ void Runner::RunModel(InFlight* step) {
     batch.state_base[g] = state_base_[g].data();
   }
   batch.state_init = state_init_.data();
+  batch.cross_start = cross_start_.data();
+  batch.cross_lens = cross_lens_.data();
   batch.int32_slots = config_.int32_slots;
   batch.memory = memory_.data();
   batch.page_bytes = page_bytes_;
@@ -378,6 +421,10 @@ void Runner::Freeze(InFlight* step) {
   keep(&frozen.seq_lens, seq_lens_, rows);
   keep(&frozen.positions, positions_, tokens);
   keep(&frozen.state_init, state_init_, rows);
+  keep(&frozen.cross_start, cross_start_, rows + 1);
+  keep(&frozen.cross_lens, cross_lens_, rows);
+  const size_t encoder_tokens = Ix(step->num_encoder_tokens);
+  keep(&frozen.cross_positions, cross_positions_, encoder_tokens);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     keep(&frozen.tables[g], tables_[g], rows * Ix(width_[g]));
     keep(&frozen.live[g], live_[g], rows);
@@ -388,10 +435,11 @@ void Runner::Freeze(InFlight* step) {
       keep(&frozen.copied_to[g], copied_to_[g], rows);
       continue;
     }
+    const size_t slots = config_.groups[g].kind == GroupKind::kCross ? encoder_tokens : tokens;
     if (config_.int32_slots) {
-      keep(&frozen.slots32[g], slots32_[g], tokens);
+      keep(&frozen.slots32[g], slots32_[g], slots);
     } else {
-      keep(&frozen.slots64[g], slots64_[g], tokens);
+      keep(&frozen.slots64[g], slots64_[g], slots);
     }
   }
 }

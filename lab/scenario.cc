@@ -143,6 +143,23 @@ Setup StateHybridAsync(uint64_t) {
   return setup;
 }
 
+// An encoder's output that every token reads, written once.
+Setup EncoderDecoder(uint64_t) {
+  Setup setup = Dense(0);
+  setup.engine.groups = {{GroupKind::kFull, 16, 16, 0}, {GroupKind::kCross, 8, 8, 0}};
+  setup.engine.max_encoder = 50;
+  setup.engine.num_blocks = 110;
+  return setup;
+}
+
+Setup EncoderDecoderAsync(uint64_t) {
+  Setup setup = EncoderDecoder(0);
+  setup.engine.async = true;
+  setup.engine.int32_slots = true;
+  setup.engine.groups[1].kernel_block_size = 4;
+  return setup;
+}
+
 // The public conversations at a thirty-second of their length.
 Setup Mooncake(uint64_t) {
   Setup setup;
@@ -193,7 +210,7 @@ Setup Drawn(uint64_t seed) {
   const int32_t num_groups = random.OneIn(2) ? 1 : random.Between(2, 4);
   for (int32_t g = 0; g < num_groups; ++g) {
     GroupConfig group;
-    group.kind = static_cast<GroupKind>(random.Below(5));
+    group.kind = static_cast<GroupKind>(random.Below(g > 0 ? 6 : 5));
     group.block_size = 4 << random.Below(4);
     group.kernel_block_size = group.block_size >> (random.OneIn(3) ? random.Below(3) : 0);
     group.window = random.Between(5, 90);
@@ -210,6 +227,7 @@ Setup Drawn(uint64_t seed) {
     blocks_of_one += CeilDiv(engine.max_model_len + kMaxDrafts, group.block_size) + kMaxDrafts;
     engine.groups.push_back(group);
   }
+  engine.max_encoder = random.Between(1, 60);
   engine.max_requests = random.Between(1, 12);
   engine.max_batched_tokens = std::max(engine.max_requests * 5, random.Between(24, 160));
   engine.max_chunk = random.OneIn(2) ? random.Between(5, 64) : 0;
@@ -261,6 +279,9 @@ constexpr auto kScenarios = std::to_array<Scenario>({
      StateHybrid},
     {"state-hybrid-async", "full attention and two kinds of states, drafts, scheduled ahead",
      StateHybridAsync},
+    {"encoder-decoder", "self and cross groups over one pool", EncoderDecoder},
+    {"encoder-decoder-async", "the same, scheduled ahead; cross blocks of two kernel blocks",
+     EncoderDecoderAsync},
     {"mooncake", "the Mooncake conversation trace, lengths divided by 32", Mooncake},
     {"azure", "the Azure conversation trace, lengths divided by 32, scheduled ahead", Azure},
     {"decode", "eight requests that decode, contexts up to 512: what the engine's speed is told of",

@@ -102,12 +102,13 @@ void Scheduler::AddRow(Request* request, int32_t num_tokens, SchedulerOutput* ou
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const std::vector<int32_t>& blocks = request->blocks[g];
     const int32_t size = config_.groups[g].block_size;
-    const bool state = config_.groups[g].kind == GroupKind::kState;
+    const bool whole =
+        config_.groups[g].kind == GroupKind::kState || config_.groups[g].kind == GroupKind::kCross;
     const auto num_columns = static_cast<int32_t>(blocks.size());
     const int32_t first =
-        state ? 0 : std::max(0, request->num_computed - request->in_flight) / size;
+        whole ? 0 : std::max(0, request->num_computed - request->in_flight) / size;
     const int32_t end =
-        state ? num_columns
+        whole ? num_columns
               : std::min(num_columns, CeilDiv(request->num_computed + num_tokens, size));
     row.bound_first[g] = first;
     row.bound[g].begin = static_cast<uint32_t>(out->blocks.size());

@@ -21,6 +21,8 @@ struct Domain {
   uint64_t image = 0;  // identity of a multimodal item; its placeholder tokens stand at
   int32_t image_first = 0;
   int32_t image_count = 0;
+  uint64_t encoder = 0;  // identity of what an encoder has made, of so many tokens
+  int32_t encoder_count = 0;
 
   bool operator==(const Domain&) const = default;
 };

@@ -25,6 +25,14 @@ uint64_t Load(const uint8_t* place) {
   return tag;
 }
 
+uint64_t SumOfEncoder(const Domain& domain, size_t group) {
+  uint64_t sum = 0;
+  for (int32_t p = 0; p < domain.encoder_count; ++p) {
+    sum += TagOf(EncoderContent(domain, p), group, p);
+  }
+  return sum;
+}
+
 }  // namespace
 
 size_t TagsModel::PageBytes(const EngineConfig& config) {
@@ -61,6 +69,10 @@ std::vector<int32_t> TagsModel::Continue(const EngineConfig& config, const Domai
         sum += Mix(contents.back(), g + 1);
         continue;
       }
+      if (config.groups[g].kind == GroupKind::kCross) {
+        sum += SumOfEncoder(domain, g);
+        continue;
+      }
       sums[g] += TagOf(contents.back(), g, p);
       for (; first[g] < EngineConfig::FirstRead(config.groups[g], p); ++first[g]) {
         sums[g] -= TagOf(contents[Ix(first[g])], g, first[g]);
@@ -80,6 +92,9 @@ void TagsModel::Forward(const Batch& batch) {
 void TagsModel::Write(const Batch& batch, int32_t row) {
   const RowTruth& truth = (*batch.rows)[Ix(row)];
   TruthRequest& request = *truth.request;
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    if (config_.groups[g].kind == GroupKind::kCross) WriteCross(batch, row, g);
+  }
   const int32_t begin = batch.query_start[row];
   const int32_t end = batch.query_start[row + 1];
   for (int32_t t = begin; t < end; ++t) {
@@ -91,7 +106,7 @@ void TagsModel::Write(const Batch& batch, int32_t row) {
         position >= 0 && position < request.size() && request.tokens[Ix(position)] == token;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       const GroupConfig& group = config_.groups[g];
-      if (group.kind == GroupKind::kState) continue;
+      if (group.kind == GroupKind::kState || group.kind == GroupKind::kCross) continue;
       int64_t slot = batch.SlotOf(g, t);
       const int32_t column = position / group.block_size - truth.bound_first[g];
       const bool bound = column >= 0 && column < static_cast<int32_t>(truth.bound[g].size());
@@ -157,6 +172,56 @@ void TagsModel::StoreState(const Batch& batch, size_t group, int32_t block,
   if (block <= kNullBlock || block >= config_.num_blocks) return;
   content ^= Mix(group + 1);
   std::memcpy(batch.memory + Ix(block) * batch.page_bytes, &content, kTagBytes);
+}
+
+void TagsModel::WriteCross(const Batch& batch, int32_t row, size_t group) {
+  const GroupConfig& g = config_.groups[group];
+  const RowTruth& truth = (*batch.rows)[Ix(row)];
+  const TruthRequest& request = *truth.request;
+  const int32_t begin = batch.cross_start[row];
+  for (int32_t t = begin; t < batch.cross_start[row + 1]; ++t) {
+    const int32_t position = t - begin;
+    const int64_t slot = batch.SlotOf(group, t);
+    const auto column = Ix(position / g.block_size);
+    const int64_t wanted =
+        column < truth.bound[group].size()
+            ? int64_t{truth.bound[group][column]} * g.block_size + position % g.block_size
+            : kPadSlot;
+    if (slot != wanted) {
+      batch.truth->Note({WrongKind::kWrite, batch.step, request.name.serial, group, position, slot,
+                         static_cast<uint64_t>(wanted), static_cast<uint64_t>(slot)});
+    }
+    if (!InPool(config_, g, slot)) continue;
+    const uint64_t tag = TagOf(EncoderContent(request.domain, position), group, position);
+    std::memcpy(Place(batch, g, slot), &tag, kTagBytes);
+  }
+}
+
+// True where all of the encoder's tokens are there, and no other.
+bool TagsModel::ReadCross(const Batch& batch, int32_t row, size_t group) {
+  const GroupConfig& g = config_.groups[group];
+  const TruthRequest& request = *(*batch.rows)[Ix(row)].request;
+  const int32_t* table = batch.tables[group] + Ix(row) * Ix(batch.table_width[group]);
+  const int32_t length = batch.cross_lens[row];
+  bool right = length == request.domain.encoder_count;
+  if (!right) {
+    batch.truth->Note({WrongKind::kRead, batch.step, request.name.serial, group, length, -1,
+                       static_cast<uint64_t>(request.domain.encoder_count),
+                       static_cast<uint64_t>(length)});
+  }
+  cross_[group] = 0;
+  for (int32_t p = 0; p < length; ++p) {
+    const int64_t slot =
+        int64_t{table[p / g.kernel_block_size]} * g.kernel_block_size + p % g.kernel_block_size;
+    const uint64_t found = InPool(config_, g, slot) ? Load(Place(batch, g, slot)) : kOutside;
+    const uint64_t wanted = TagOf(EncoderContent(request.domain, p), group, p);
+    cross_[group] += found;
+    if (found == wanted) continue;
+    right = false;
+    batch.truth->Note(
+        {WrongKind::kRead, batch.step, request.name.serial, group, p, slot, wanted, found});
+  }
+  return right;
 }
 
 // A recurrent group: from the state before to the states that the step leaves. What a state holds
@@ -239,6 +304,10 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
       right = StepStates(batch, row, g) && right;
       continue;
     }
+    if (config_.groups[g].kind == GroupKind::kCross) {
+      right = ReadCross(batch, row, g) && right;
+      continue;
+    }
     right =
         ReadGroup(batch, row, g, EngineConfig::FirstRead(config_.groups[g], start), end) && right;
   }
@@ -254,6 +323,10 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
         sum += Mix(states_[g][Ix(query)], g + 1);
         continue;
       }
+      if (config_.groups[g].kind == GroupKind::kCross) {
+        sum += cross_[g];
+        continue;
+      }
       const int32_t first = EngineConfig::FirstRead(config_.groups[g], position);
       sum += right ? request.Sum(g, first, position) : SumRead(batch, row, g, first, position);
     }
@@ -263,9 +336,11 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
     if (wanted >= request.size()) continue;
     uint64_t right_sum = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
-      right_sum += config_.groups[g].kind == GroupKind::kState
-                       ? Mix(request.contents[Ix(wanted)], g + 1)
-                       : request.Sum(g, EngineConfig::FirstRead(config_.groups[g], wanted), wanted);
+      const GroupConfig& group = config_.groups[g];
+      right_sum += group.kind == GroupKind::kState ? Mix(request.contents[Ix(wanted)], g + 1)
+                   : group.kind == GroupKind::kCross
+                       ? SumOfEncoder(request.domain, g)
+                       : request.Sum(g, EngineConfig::FirstRead(group, wanted), wanted);
     }
     truth.expected[Ix(i)] = Choose(config_, right_sum, request.tokens[Ix(wanted)]);
   }

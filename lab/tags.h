@@ -30,6 +30,8 @@ class TagsModel {
   void Write(const Batch& batch, int32_t row);
   void Read(const Batch& batch, int32_t row);
   bool ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first, int32_t end);
+  void WriteCross(const Batch& batch, int32_t row, size_t group);
+  bool ReadCross(const Batch& batch, int32_t row, size_t group);
   bool StepStates(const Batch& batch, int32_t row, size_t group);
   void StoreState(const Batch& batch, size_t group, int32_t block, uint64_t content) const;
   uint64_t SumRead(const Batch& batch, int32_t row, size_t group, int32_t first,
@@ -38,6 +40,7 @@ class TagsModel {
 
   const EngineConfig& config_;
   FaultSwitch* faults_;
+  std::array<uint64_t, kMaxGroups> cross_{};              // sum of a row's encoder tags, as read
   std::array<std::vector<uint64_t>, kMaxGroups> states_;  // after each token of a row
 };
 

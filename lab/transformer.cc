@@ -80,6 +80,21 @@ bool TransformerModel::IsMla(int32_t layer) const {
   return config_.groups[GroupOf(layer)].kind == GroupKind::kMla;
 }
 
+bool TransformerModel::IsCross(int32_t layer) const {
+  return config_.groups[GroupOf(layer)].kind == GroupKind::kCross;
+}
+
+// What an encoder would have made of its input.
+TransformerModel::Vector TransformerModel::EmbedEncoder(const Domain& domain,
+                                                        int32_t position) const {
+  const uint64_t hash = Mix(domain.encoder, static_cast<uint64_t>(position));
+  Vector x;
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(Mix(hash, i) % 256) / 128.0F - 1;
+  }
+  return x;
+}
+
 bool TransformerModel::IsState(int32_t layer) const {
   return config_.groups[GroupOf(layer)].kind == GroupKind::kState;
 }
@@ -119,6 +134,14 @@ class TransformerModel::PagedCache {
     return Place(layer, group, static_cast<int64_t>(entry) * unit + position % unit);
   }
 
+  int32_t EncoderTokens(size_t item) const { return batch_.cross_lens[row_of_[item]]; }
+  int32_t EncoderTokensToWrite(size_t item) const {
+    return batch_.cross_start[row_of_[item] + 1] - batch_.cross_start[row_of_[item]];
+  }
+  float* EncoderWritable(int32_t layer, size_t item, int32_t position) const {
+    const size_t group = model_.GroupOf(layer);
+    return Place(layer, group, batch_.SlotOf(group, batch_.cross_start[row_of_[item]] + position));
+  }
   Vector StateBefore(int32_t layer, size_t item) const {
     const size_t group = model_.GroupOf(layer);
     const int32_t row = row_of_[item];
@@ -163,8 +186,16 @@ class TransformerModel::PagedCache {
 // One sequence from its first token on, by position.
 class TransformerModel::PlainCache {
  public:
-  PlainCache(size_t num_layers, size_t num_tokens)
-      : num_tokens_(num_tokens), values_(num_layers * num_tokens * 2 * kWidth) {}
+  // An encoder's tokens of a layer stand where its own would.
+  PlainCache(size_t num_layers, size_t num_tokens, int32_t num_encoder_tokens)
+      : num_tokens_(std::max(num_tokens, Ix(num_encoder_tokens))),
+        num_encoder_tokens_(num_encoder_tokens),
+        values_(num_layers * num_tokens_ * 2 * kWidth) {}
+  int32_t EncoderTokens(size_t) const { return num_encoder_tokens_; }
+  int32_t EncoderTokensToWrite(size_t) const { return num_encoder_tokens_; }
+  float* EncoderWritable(int32_t layer, size_t, int32_t position) {
+    return At(layer, Ix(position));
+  }
   float* Writable(int32_t layer, size_t item) { return At(layer, item); }
   const float* Readable(int32_t layer, size_t, int32_t position) { return At(layer, Ix(position)); }
 
@@ -176,6 +207,7 @@ class TransformerModel::PlainCache {
     return values_.data() + (Ix(layer) * num_tokens_ + position) * 2 * kWidth;
   }
   size_t num_tokens_;
+  int32_t num_encoder_tokens_;
   std::vector<float> values_;
 };
 
@@ -202,8 +234,10 @@ void TransformerModel::Attend(Cache* cache, int32_t layer, size_t item, const Ve
                               Vector* x) {
   const Layer& weights = layers_[Ix(layer)];
   const bool mla = IsMla(layer);
-  const int32_t last = items_[item].last;
-  const int32_t first = EngineConfig::FirstRead(config_.groups[GroupOf(layer)], last);
+  const bool cross = IsCross(layer);
+  const int32_t last = cross ? cache->EncoderTokens(item) - 1 : items_[item].last;
+  const int32_t first = cross ? 0 : EngineConfig::FirstRead(config_.groups[GroupOf(layer)], last);
+  if (last < first) return;
   Vector sum{};
   std::array<float, kHeads> total{};
   std::array<float, kHeads> most;
@@ -273,8 +307,24 @@ void TransformerModel::Pass(Cache* cache) {
   for (size_t t = 0; t < items_.size(); ++t) states_[t] = Embed(items_[t]);
   for (int32_t l = 0; l < NumLayers(config_); ++l) {
     const Layer& layer = layers_[Ix(l)];
+    for (size_t t = 0; t < items_.size() && IsCross(l); ++t) {
+      if (!items_[t].first_of_row) continue;
+      for (int32_t p = 0; p < cache->EncoderTokensToWrite(t); ++p) {
+        const Vector in = Normal(EmbedEncoder(*items_[t].domain, p));
+        float* to = cache->EncoderWritable(l, t, p);
+        if (to == nullptr) continue;
+        const Vector key = Times<kWidth, kWidth>(layer.key, in.data());
+        const Vector value = Times<kWidth, kWidth>(layer.value, in.data());
+        std::copy(key.begin(), key.end(), to);
+        std::copy(value.begin(), value.end(), to + kWidth);
+      }
+    }
     for (size_t t = 0; t < items_.size(); ++t) {
       const Vector x = Normal(states_[t]);
+      if (IsCross(l)) {
+        queries_[t] = Times<kWidth, kWidth>(layer.query, x.data());
+        continue;
+      }
       if (IsState(l)) {
         Recur(cache, l, t, x, &states_[t]);
         continue;
@@ -354,7 +404,7 @@ int32_t TransformerModel::FirstWrong(const Domain& domain, std::span<const int32
     const auto position = static_cast<int32_t>(p);
     items_.push_back({tokens[p], position, position, &domain, p == 0});
   }
-  PlainCache cache(Ix(NumLayers(config_)), items_.size());
+  PlainCache cache(Ix(NumLayers(config_)), items_.size(), domain.encoder_count);
   Pass(&cache);
   for (size_t p = Ix(prompt_len) - 1; p + 1 < tokens.size(); ++p) {
     if (NextToken(states_[p]) != tokens[p + 1]) return static_cast<int32_t>(p) + 1;

@@ -53,6 +53,8 @@ class TransformerModel {
 
   bool IsMla(int32_t layer) const;
   bool IsState(int32_t layer) const;
+  bool IsCross(int32_t layer) const;
+  Vector EmbedEncoder(const Domain& domain, int32_t position) const;
   size_t GroupOf(int32_t layer) const { return Ix(layer) % config_.groups.size(); }
   // Keeps what a layer's token leaves behind; gives it back by position, or nullptr.
   class PagedCache;

@@ -8,7 +8,13 @@ namespace {
 constexpr size_t kWrongsKept = 64;
 }
 
-uint64_t FirstContent(const Domain& domain) { return Mix(domain.lora + 7, domain.salt + 11); }
+uint64_t FirstContent(const Domain& domain) {
+  return Mix(domain.lora + 7, domain.salt + 11) ^ domain.encoder;
+}
+
+uint64_t EncoderContent(const Domain& domain, int32_t position) {
+  return Mix(domain.encoder + 3, static_cast<uint64_t>(position));
+}
 
 uint64_t NextContent(const Domain& domain, uint64_t before, int32_t position, int32_t token) {
   uint64_t content = Mix(before, static_cast<uint64_t>(token) ^ 0x746f6b);

@@ -20,6 +20,7 @@ namespace kvguard::lab {
 // group) and the position (24 bits).
 inline constexpr int kTagPositionBits = 24;
 uint64_t FirstContent(const Domain& domain);
+uint64_t EncoderContent(const Domain& domain, int32_t position);
 uint64_t NextContent(const Domain& domain, uint64_t before, int32_t position, int32_t token);
 constexpr uint64_t TagOf(uint64_t content, size_t group, int32_t position) {
   return (Mix(content, group + 1) << kTagPositionBits) | static_cast<uint32_t>(position);

@@ -12,6 +12,7 @@ Workload::Workload(const WorkloadConfig& config, const EngineConfig& engine, uin
     : config_(config),
       vocabulary_(engine.vocabulary),
       max_model_len_(engine.max_model_len),
+      max_encoder_(engine.has_cross() ? engine.max_encoder : 0),
       random_(Mix(seed, 0x776f)) {
   if (config.trace == TraceKind::kMooncake) trace_ = ReadMooncake(MooncakeConversation());
   if (config.trace == TraceKind::kAzure) trace_ = ReadAzure(AzureConversation());
@@ -59,6 +60,11 @@ void Workload::MakePrompt() {
 
 void Workload::SubmitOne(Engine* engine) {
   MakePrompt();
+  if (max_encoder_ > 0) {
+    domain_.encoder = 1 + random_.Below(20);
+    domain_.encoder_count = 1 + static_cast<int32_t>(Mix(domain_.encoder, 0x656e) %
+                                                     static_cast<uint64_t>(max_encoder_));
+  }
   const int32_t room = max_model_len_ - static_cast<int32_t>(prompt_.size());
   int32_t siblings = 1;
   if (config_.sibling_one_in > 0 && random_.OneIn(config_.sibling_one_in)) {

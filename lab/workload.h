@@ -54,6 +54,7 @@ class Workload {
   WorkloadConfig config_;
   int32_t vocabulary_;
   int32_t max_model_len_;
+  int32_t max_encoder_;
   Random random_;
   std::vector<int32_t> prompt_;
   Domain domain_;
