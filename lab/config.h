@@ -46,6 +46,7 @@ struct EngineConfig {
   int32_t max_encoder = 0;  // most encoder tokens of a request, which cross-attention reads
   int32_t vocabulary = 50000;
   bool prefix_caching = true;
+  bool forks = false;         // a request may go on from another's tokens, inside a block too
   bool async = false;         // a step is scheduled before the output of the one before is known
   bool int32_slots = false;   // else int64
   bool padding = true;        // decode-only batches are padded to a power of two

@@ -102,6 +102,7 @@ bool Engine::StepNow() {
   if (guard_.on()) {
     device_.Synchronize(step->planned);
     if (step->zeroed) guard_.Zeroed(out.step, step->zero);
+    if (step->copied) guard_.Copied(out.step, step->copies);
     if (!step->rows.empty()) guard_.Plan(*step, runner_.View());
     if (guard_.must_raise()) {
       runner_.Abandon(step);
@@ -113,6 +114,7 @@ bool Engine::StepNow() {
   const StepOutput& output = runner_.Await(step);
   if (guard_.on()) {
     if (!step->zero.empty() && !step->zeroed) guard_.Zeroed(out.step, step->zero);
+    if (!step->copies.empty() && !step->copied) guard_.Copied(out.step, step->copies);
     if (!output.rows.empty()) guard_.Outcome(output);
     guard_.End(out.step, !output.rows.empty());
     if (guard_.must_raise()) return false;
@@ -149,8 +151,10 @@ bool Engine::Take(InFlight* step) {
     device_.Synchronize(step->planned);
     guard_.Begin(outputs_[step->step % outputs_.size()]);
     if (step->zeroed) guard_.Zeroed(step->step, step->zero);
+    if (step->copied) guard_.Copied(step->step, step->copies);
     if (!output.rows.empty()) guard_.Plan(*step, runner_.View(*step));
     if (!step->zero.empty() && !step->zeroed) guard_.Zeroed(step->step, step->zero);
+    if (!step->copies.empty() && !step->copied) guard_.Copied(step->step, step->copies);
     guard_.End(step->step, !output.rows.empty());
     // A step's outcome was not known when the next one was scheduled.
     if (taken_ != nullptr && !taken_->output.rows.empty()) guard_.Outcome(taken_->output);

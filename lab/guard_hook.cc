@@ -76,6 +76,7 @@ std::string GuardHook::Arm(const EngineConfig& config, GuardMode mode, const std
   geometry.flags = KVGUARD_ENGINE_FILLS_TOLD;
   if (config.prefix_caching) geometry.flags |= KVGUARD_ENGINE_PREFIX_CACHE;
   if (config.async) geometry.flags |= KVGUARD_ENGINE_ASYNC;
+  if (config.forks) geometry.flags |= KVGUARD_ENGINE_PARTIAL_HITS;
   if (config.has_cross()) geometry.flags |= KVGUARD_ENGINE_ENCODER;
   geometry.engine = "lab";
   geometry.engine_version = "1";
@@ -207,6 +208,7 @@ void GuardHook::Begin(const SchedulerOutput& out) {
     event->blocks = zeroed_.data();
     event->num_blocks = zeroed_.size();
   }
+  AddCopies(KVGUARD_EVENT_COPY, out.copies);
   for (const ScheduledRequest& row : out.scheduled) {
     auto scheduled = Sized<kvguard_scheduled>();
     scheduled.request = KeyOf(row.name);
@@ -230,6 +232,28 @@ void GuardHook::Begin(const SchedulerOutput& out) {
   begin.num_scheduled = scheduled_.size();
   last_step_ = out.step;
   Feed(KVGUARD_RECORD_BEGIN, out.step, &begin);
+}
+
+void GuardHook::AddCopies(uint32_t kind, const std::vector<BlockCopy>& copies) {
+  pairs_.clear();
+  pairs_.reserve(2 * copies.size());  // events point into it
+  for (const BlockCopy& copy : copies) {
+    pairs_.push_back(copy.source);
+    pairs_.push_back(copy.target);
+    kvguard_event* event = AddEvent(kind, 0);
+    event->group = copy.group;
+    event->blocks = pairs_.data() + pairs_.size() - 2;
+    event->num_blocks = 2;
+  }
+}
+
+void GuardHook::Copied(uint64_t step, const std::vector<BlockCopy>& copies) {
+  events_.clear();
+  AddCopies(KVGUARD_EVENT_COPY_DONE, copies);
+  auto outcome = Sized<kvguard_outcome>();
+  outcome.events = events_.data();
+  outcome.num_events = events_.size();
+  Feed(KVGUARD_RECORD_OUTCOME, step, &outcome);
 }
 
 void GuardHook::Zeroed(uint64_t step, const std::vector<int32_t>& blocks) {

@@ -34,6 +34,8 @@ class GuardHook {
   void Begin(const SchedulerOutput& out);
   // Blocks that Begin announced were zeroed.
   void Zeroed(uint64_t step, const std::vector<int32_t>& blocks);
+  // Likewise its copies.
+  void Copied(uint64_t step, const std::vector<BlockCopy>& copies);
   void Plan(const InFlight& step, const PlanView& view);
   void DummyPlan(const PlanView& view, int32_t num_tokens);
   void Outcome(const StepOutput& output);
@@ -68,6 +70,7 @@ class GuardHook {
   void StatesCopied(const InFlight& step, const PlanView& view);
   void Admit(const NewRequest& added);
   void AddBlocks(uint64_t key, uint32_t kind, const std::array<Span, kMaxGroups>& blocks);
+  void AddCopies(uint32_t kind, const std::vector<BlockCopy>& copies);
   void Feed(uint32_t kind, uint64_t step, const void* body);
 
   const EngineConfig* config_ = nullptr;
@@ -89,6 +92,7 @@ class GuardHook {
   std::vector<int64_t> blocks_;
   std::vector<int64_t> tokens_;
   std::vector<int64_t> zeroed_;
+  std::vector<int64_t> pairs_;
   std::vector<std::array<char, 24>> names_;
 };
 

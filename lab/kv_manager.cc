@@ -34,6 +34,7 @@ void KvManager::StartStep(uint64_t step) {
   to_zero_.clear();
   for (const Entry& entry : entering_) pool_.Enter(entry.id, entry.key);
   entering_.clear();
+  copies_.clear();
 }
 
 void KvManager::HashTokens(Request* request, const Domain& d) const {
@@ -69,7 +70,28 @@ bool KvManager::FindColumns(const Request& request, size_t group, int32_t end) {
   return true;
 }
 
+int32_t KvManager::FindFork(const Request& request, const Request& parent, int32_t num_hit) {
+  // What the parent has for certain, and both know.
+  const int32_t most = std::min(
+      {parent.num_computed - parent.in_flight, parent.num_tokens(), request.num_tokens() - 1});
+  int32_t common = 0;
+  while (common < most && request.tokens[Ix(common)] == parent.tokens[Ix(common)]) ++common;
+  if (common <= num_hit || request.domain != parent.domain) return num_hit;
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    const int32_t size = config_.groups[g].block_size;
+    const std::vector<int32_t>& row = parent.blocks[g];
+    hits_[g].resize(Ix(std::min(num_hit / size, common / size)));
+    while (static_cast<int32_t>(hits_[g].size()) < common / size) {
+      hits_[g].push_back(row[hits_[g].size()]);
+    }
+    partial_[g] = common % size == 0 ? kNullBlock : row[Ix(common / size)];
+  }
+  states_->Add(State::kFork);
+  return common;
+}
+
 int32_t KvManager::FindHits(Request* request) {
+  partial_.fill(kNullBlock);
   if (!config_.prefix_caching ||
       std::any_of(config_.groups.begin(), config_.groups.end(), [](const GroupConfig& group) {
         return group.kind == GroupKind::kState && group.state_mode == StateMode::kNone;
@@ -209,7 +231,7 @@ bool KvManager::Admit(Request* request, int32_t num_hit, int32_t num_tokens) {
     }
   }
   if (needed > pool_.num_free()) return false;
-  if (num_hit > 0) Reveal(*request);
+  if (num_hit > 0 && config_.prefix_caching) Reveal(*request);
   const bool touch =
       !(num_hit > 0 && faults_->Waits(FaultKind::kHitNotTouched) &&
         std::any_of(hits_[0].begin(), hits_[0].end(),
@@ -226,7 +248,12 @@ bool KvManager::Admit(Request* request, int32_t num_hit, int32_t num_tokens) {
     request->cached_columns[g] = static_cast<int32_t>(row.size());
     request->passed_columns[g] =
         EngineConfig::FirstRead(config_.groups[g], num_hit) / config_.groups[g].block_size;
+    const size_t shared = row.size();
     Grow(request, g, ColumnsOf(*request, g, num_tokens));
+    if (partial_[g] != kNullBlock) {
+      copies_.push_back({static_cast<uint32_t>(g), partial_[g], row[shared]});
+      states_->Add(State::kCopyOnWrite);
+    }
     if (std::find(row.begin(), row.end(), kNullBlock) != row.end()) {
       states_->Add(State::kNullInRow);
     }

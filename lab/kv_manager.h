@@ -23,6 +23,8 @@ class KvManager {
   // The longest prefix of the known tokens, its last one aside, that every group still has. Keeps
   // the blocks for the Admit that may follow.
   int32_t FindHits(Request* request);
+  // What a fork shares with its parent beyond its hits: whole blocks, and the content of one more.
+  int32_t FindFork(const Request& request, const Request& parent, int32_t num_hit);
   // Blocks for a request whose hits were just found, `num_tokens` to be computed behind them.
   // False, and nothing is taken, where the pool has too few.
   bool Admit(Request* request, int32_t num_hit, int32_t num_tokens);
@@ -38,6 +40,7 @@ class KvManager {
   const std::vector<int32_t>& blocks_to_zero() const { return to_zero_; }
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
+  const std::vector<BlockCopy>& copies() const { return copies_; }
   // After a fault: the request of which more is in the index than it has computed.
   RequestName unfilled() const { return unfilled_; }
 
@@ -74,6 +77,8 @@ class KvManager {
     uint64_t key = 0;
   };
   std::vector<Entry> entering_;
+  std::array<int32_t, kMaxGroups> partial_{};  // the block of which a fork gets a copy; null: none
+  std::vector<BlockCopy> copies_;
   std::vector<uint64_t> entered_;   // per block: the step in which it entered the index
   std::vector<uint64_t> released_;  // per block: the step before which it was released
 };

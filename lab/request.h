@@ -18,6 +18,7 @@ struct Request {
   RequestName name;
   RequestState state = RequestState::kFree;
   Domain domain;
+  RequestName parent;  // whose tokens it went on from; serial 0: none
   int32_t prompt_len = 0;
   int32_t max_output = 0;
   int32_t stop_at = 0;           // output length at which the model ends by itself

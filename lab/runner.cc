@@ -311,6 +311,9 @@ InFlight* Runner::Plan(const SchedulerOutput& out, bool freeze) {
   step->zero = out.blocks_to_zero;
   step->zeroed = !step->zero.empty() && !faults_->Strikes(FaultKind::kZeroLate);
   if (step->zeroed) LaunchZero(index);
+  step->copies = out.copies;
+  step->copied = !step->copies.empty() && !faults_->Strikes(FaultKind::kCopyLate);
+  if (step->copied) LaunchCopy(index);
   const bool early = appends && !out.cached.empty() && !step->rows.empty() &&
                      faults_->Strikes(FaultKind::kSlotBeforeAppend);
   if (!early) LaunchApply(index);
@@ -335,6 +338,7 @@ void Runner::Forward(InFlight* step) {
   if (!step->zero.empty() && !step->zeroed) {
     LaunchZero(index);
   }
+  if (!step->copies.empty() && !step->copied) LaunchCopy(index);
   // The buffer that the sampler fills is read by the download of the step before.
   device_->Wait(Stream::kCompute, last_download_);
   LaunchSample(index);

@@ -86,6 +86,8 @@ struct InFlight {
   Event uploaded;
   Event downloaded;
   std::vector<int32_t> zero;  // blocks to zero
+  std::vector<BlockCopy> copies;
+  bool copied = false;  // they were launched before the kernels that use the blocks
 };
 
 class Runner {
@@ -129,6 +131,7 @@ class Runner {
   template <void (Runner::*kKernel)(InFlight*)>
   void Launch(uint64_t index);
   void LaunchZero(uint64_t index);
+  void LaunchCopy(uint64_t index);
   void LaunchApply(uint64_t index);
   void LaunchPlan(uint64_t index);
   void LaunchFreeze(uint64_t index);
@@ -136,6 +139,7 @@ class Runner {
   void LaunchSample(uint64_t index);
   void LaunchDummy();
   void Zero(InFlight* step);
+  void CopyBlocks(InFlight* step);
   void Apply(InFlight* step);
   void Prepare(InFlight* step);
   void MakeTables(InFlight* step);

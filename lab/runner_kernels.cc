@@ -22,6 +22,7 @@ void Runner::Launch(uint64_t index) {
 }
 
 void Runner::LaunchZero(uint64_t index) { Launch<&Runner::Zero>(index); }
+void Runner::LaunchCopy(uint64_t index) { Launch<&Runner::CopyBlocks>(index); }
 void Runner::LaunchApply(uint64_t index) { Launch<&Runner::Apply>(index); }
 void Runner::LaunchPlan(uint64_t index) {
   Launch<&Runner::Prepare>(index);
@@ -43,6 +44,14 @@ void Runner::Zero(InFlight* step) {
     const int32_t other = tables_[0][0] / parts;
     if (other != 0 && other != id && faults_->Strikes(FaultKind::kZeroOther)) id = other;
     std::memset(memory_.data() + Ix(id) * page_bytes_, 0, page_bytes_);
+  }
+}
+
+void Runner::CopyBlocks(InFlight* step) {
+  for (const BlockCopy& copy : step->copies) {
+    if (faults_->Strikes(FaultKind::kCopySkipped)) continue;
+    std::memcpy(memory_.data() + Ix(copy.target) * page_bytes_,
+                memory_.data() + Ix(copy.source) * page_bytes_, page_bytes_);
   }
 }
 

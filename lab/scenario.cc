@@ -143,6 +143,17 @@ Setup StateHybridAsync(uint64_t) {
   return setup;
 }
 
+// Requests that go on from others', in the middle of a block.
+Setup Forks(uint64_t) {
+  Setup setup = Dense(0);
+  setup.engine.forks = true;
+  setup.engine.num_blocks = 100;
+  setup.engine.groups = {{GroupKind::kFull, 16, 16, 0}, {GroupKind::kMla, 32, 16, 0}};
+  setup.workload.fork_one_in = 4;
+  setup.workload.live = 6;
+  return setup;
+}
+
 // An encoder's output that every token reads, written once.
 Setup EncoderDecoder(uint64_t) {
   Setup setup = Dense(0);
@@ -235,6 +246,10 @@ Setup Drawn(uint64_t seed) {
   engine.vocabulary = engine.repetitive ? 12 : random.Between(20, 60000);
   engine.prefix_caching = !random.OneIn(5);
   engine.async = random.OneIn(2);
+  engine.forks = std::all_of(engine.groups.begin(), engine.groups.end(), [](const auto& group) {
+    return group.kind == GroupKind::kFull || group.kind == GroupKind::kMla;
+  });
+  setup.workload.fork_one_in = engine.forks ? 6 : 0;
   engine.state_copies = random.OneIn(2);
   engine.int32_slots = random.OneIn(2);
   engine.padding = !random.OneIn(3);
@@ -279,6 +294,7 @@ constexpr auto kScenarios = std::to_array<Scenario>({
      StateHybrid},
     {"state-hybrid-async", "full attention and two kinds of states, drafts, scheduled ahead",
      StateHybridAsync},
+    {"forks", "requests that go on from others', inside a block: copy-on-write", Forks},
     {"encoder-decoder", "self and cross groups over one pool", EncoderDecoder},
     {"encoder-decoder-async", "the same, scheduled ahead; cross blocks of two kernel blocks",
      EncoderDecoderAsync},

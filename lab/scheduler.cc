@@ -33,6 +33,7 @@ RequestName Scheduler::Submit(const Submission& submission) {
   request.name = {handle, next_serial_++};
   request.state = RequestState::kWaiting;
   request.domain = submission.domain;
+  request.parent = submission.parent;
   request.prompt_len = static_cast<int32_t>(submission.prompt.size());
   request.max_output = submission.max_output;
   request.stop_at = submission.stop_at;
@@ -239,7 +240,12 @@ void Scheduler::ScheduleWaiting(SchedulerOutput* out, int32_t* budget) {
   while (!waiting_.empty() && *budget > 0 && running_.size() < Ix(config_.max_requests)) {
     const Handle handle = waiting_.front();
     Request& request = requests_[handle];
-    const int32_t hit = kv_.FindHits(&request);
+    int32_t hit = kv_.FindHits(&request);
+    if (config_.forks && Lives(request.parent) &&
+        requests_[request.parent.handle].state == RequestState::kRunning &&
+        requests_[request.parent.handle].admitted_in < step_) {  // copies of a step have no order
+      hit = kv_.FindFork(request, requests_[request.parent.handle], hit);
+    }
     request.num_computed = hit;
     const int32_t tokens = TokensToSchedule(request, *budget);
     if (tokens <= 0 || !kv_.Admit(&request, hit, tokens)) {
@@ -307,6 +313,8 @@ void Scheduler::Schedule(SchedulerOutput* out) {
   int32_t budget = config_.max_batched_tokens;
   ScheduleRunning(out, &budget);
   if (out->preempted.empty()) ScheduleWaiting(out, &budget);
+  out->copies = kv_.copies();
+  BreakCopies(out);
   if (config_.zeroing) {
     out->blocks_to_zero = kv_.blocks_to_zero();
     states_->Add(State::kZeroed, out->blocks_to_zero.size());
@@ -320,6 +328,16 @@ void Scheduler::Schedule(SchedulerOutput* out) {
     }
   }
   if (out->scheduled.empty()) states_->Add(State::kZeroTokens);
+}
+
+void Scheduler::BreakCopies(SchedulerOutput* out) {
+  if (out->copies.empty()) return;
+  BlockCopy& copy = out->copies.back();
+  if (faults_->Strikes(FaultKind::kCopyLost)) {
+    out->copies.pop_back();
+  } else if (faults_->Strikes(FaultKind::kCopySwapped)) {
+    std::swap(copy.source, copy.target);
+  }
 }
 
 // N-gram drafts: what followed the last two tokens when they stood together before.

@@ -23,6 +23,8 @@ struct Submission {
   int32_t max_output = 1;
   int32_t stop_at = 0;  // the model ends by itself at this length of output; 0: never
   Domain domain;
+  RequestName
+      parent;  // a fork of this request, whose tokens the prompt begins with; serial 0: none
 };
 
 // What a step gave, row by row, in the order of its batch.
@@ -76,6 +78,7 @@ class Scheduler {
   void SendRows(Request* request, NewRequest* added, SchedulerOutput* out);
   void End(Handle handle);
   void Propose(Request* request) const;
+  void BreakCopies(SchedulerOutput* out);
   void BreakFinished(SchedulerOutput* out);
   void BreakHits(NewRequest* added, SchedulerOutput* out);
 

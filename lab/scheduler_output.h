@@ -68,6 +68,13 @@ struct ScheduledRequest {
   std::array<int32_t, kMaxGroups> bound_first{};
 };
 
+// A block whose content another one gets before the forward: the last, partly shared one of a fork.
+struct BlockCopy {
+  uint32_t group = 0;
+  int32_t source = 0;
+  int32_t target = 0;
+};
+
 struct SchedulerOutput {
   uint64_t step = 0;
   std::vector<RequestName> finished;
@@ -76,6 +83,7 @@ struct SchedulerOutput {
   std::vector<CachedRequest> cached;
   std::vector<ScheduledRequest> scheduled;
   std::vector<int32_t> blocks_to_zero;
+  std::vector<BlockCopy> copies;  // after the zeroing
   std::vector<int32_t> blocks;
   std::vector<int32_t> tokens;
   int32_t num_tokens = 0;
@@ -93,6 +101,7 @@ struct SchedulerOutput {
     cached.clear();
     scheduled.clear();
     blocks_to_zero.clear();
+    copies.clear();
     blocks.clear();
     tokens.clear();
     num_tokens = 0;

@@ -115,6 +115,22 @@ void Workload::Replay(Engine* engine) {
   }
 }
 
+void Workload::Fork(Engine* engine) {
+  const RequestName parent = live_[random_.Below(static_cast<uint32_t>(live_.size()))];
+  const Request& request = engine->scheduler().Of(parent);
+  const int32_t room = max_model_len_ - request.num_tokens() - 1;
+  if (room < 1) return;
+  prompt_ = request.tokens;
+  if (random_.OneIn(3)) prompt_.push_back(random_.Between(0, vocabulary_ - 1));
+  Submission submission;
+  submission.prompt = prompt_;
+  submission.domain = request.domain;
+  submission.parent = parent;
+  submission.max_output = std::min(room, random_.Between(config_.min_output, config_.max_output));
+  live_.push_back(engine->Submit(submission));
+  ++submitted_;
+}
+
 void Workload::Before(Engine* engine) {
   if (!trace_.empty()) {
     Replay(engine);
@@ -129,6 +145,9 @@ void Workload::Before(Engine* engine) {
     const size_t i = random_.Below(static_cast<uint32_t>(live_.size()));
     engine->Abort(live_[i]);
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (config_.fork_one_in > 0 && !idle_ && !live_.empty() && random_.OneIn(config_.fork_one_in)) {
+    Fork(engine);
   }
   while (!idle_ && static_cast<int32_t>(live_.size()) < config_.live) SubmitOne(engine);
 }

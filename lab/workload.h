@@ -32,6 +32,7 @@ struct WorkloadConfig {
   uint32_t abort_one_in = 60;   // steps
   uint32_t stop_one_in = 6;     // requests whose model ends by itself; 0: never
   uint32_t idle_one_in = 300;   // steps, then nothing new comes until all is done; 0: never
+  uint32_t fork_one_in = 0;     // steps; a request goes on from what another one has; 0: never
   uint32_t sibling_one_in = 8;  // a prompt is submitted several times at once; 0: never
 };
 
@@ -49,6 +50,7 @@ class Workload {
  private:
   void SubmitOne(Engine* engine);
   void MakePrompt();
+  void Fork(Engine* engine);
   void Replay(Engine* engine);
 
   WorkloadConfig config_;
