@@ -30,6 +30,7 @@ struct GroupConfig {
   int32_t kernel_block_size = 16;           // the device tables' unit; divides block_size
   int32_t window = 0;                       // kWindow: tokens seen; kChunked: tokens a chunk
   StateMode state_mode = StateMode::kNone;  // kState
+  bool draft = false;                       // of the draft model's layers; kFull alone
 };
 
 enum class ModelKind : uint8_t { kTags, kTransformer };
@@ -59,6 +60,13 @@ struct EngineConfig {
   bool has_cross() const {
     for (const GroupConfig& group : groups) {
       if (group.kind == GroupKind::kCross) return true;
+    }
+    return false;
+  }
+
+  bool has_draft_model() const {
+    for (const GroupConfig& group : groups) {
+      if (group.draft) return true;
     }
     return false;
   }

@@ -65,6 +65,7 @@ void Engine::WarmUp() {
     }
     InFlight* step = runner_.Plan(out, false);
     runner_.Forward(step);
+    runner_.Download(step);
     runner_.Await(step);
   }
   for (uint32_t i = 0; i < num_requests; ++i) truth_.End({i, UINT64_MAX - i});
@@ -111,11 +112,27 @@ bool Engine::StepNow() {
     }
   }
   runner_.Forward(step);
+  const bool drafts = config_.has_draft_model() && !step->rows.empty();
+  // What was rejected is known before the draft model runs.
+  if (guard_.on() && drafts) guard_.Outcome(runner_.Peek(step));
+  for (int32_t k = 0; drafts && k < config_.num_drafts; ++k) {
+    runner_.PlanDraft(step, k);
+    if (guard_.on()) {
+      device_.Synchronize(runner_.LastWork());
+      guard_.DraftPlan(*step, k, k == 0 ? runner_.View() : runner_.DraftView());
+      if (guard_.must_raise()) {
+        guard_.End(out.step, true);
+        return false;
+      }
+    }
+    runner_.ForwardDraft(step);
+  }
+  runner_.Download(step);
   const StepOutput& output = runner_.Await(step);
   if (guard_.on()) {
     if (!step->zero.empty() && !step->zeroed) guard_.Zeroed(out.step, step->zero);
     if (!step->copies.empty() && !step->copied) guard_.Copied(out.step, step->copies);
-    if (!output.rows.empty()) guard_.Outcome(output);
+    if (!output.rows.empty() && !drafts) guard_.Outcome(output);
     guard_.End(out.step, !output.rows.empty());
     if (guard_.must_raise()) return false;
   }
@@ -140,6 +157,7 @@ bool Engine::StepAhead() {
   num_tokens_ += Ix(out.num_tokens);
   InFlight* step = runner_.Plan(out, guard_.on());
   runner_.Forward(step);
+  runner_.Download(step);
   InFlight* before = flying_;
   flying_ = step;
   return before == nullptr || Take(before);

@@ -322,6 +322,36 @@ void GuardHook::Plan(const InFlight& step, const PlanView& view) {
   if (config_->has_cross()) CrossPlan(step, view, keys);
 }
 
+void GuardHook::DraftPlan(const InFlight& step, int32_t pass, const PlanView& view) {
+  const std::vector<uint64_t>& all = row_keys_[step.step % row_keys_.size()];
+  std::vector<uint64_t> keys;
+  for (const int32_t row : step.draft_rows) keys.push_back(all[Ix(row)]);
+  if (pass == 0) keys = all;
+  if (keys.empty()) return;
+  const auto num_rows = static_cast<int32_t>(keys.size());
+  const int32_t num_tokens = pass == 0 ? step.num_tokens : num_rows;
+  std::vector<kvguard_group_plan>& groups = group_plans_;
+  groups.clear();
+  for (size_t g = 0; g < config_->groups.size(); ++g) {
+    if (!config_->groups[g].draft) continue;
+    groups.push_back(TablePlan(step, view, g, num_rows, num_tokens));
+    groups.back().reads.table.rows = keys.size();
+  }
+  auto plan = Sized<kvguard_plan>();
+  plan.pass = KVGUARD_PASS_DRAFT;
+  plan.pass_index = static_cast<uint32_t>(pass);
+  plan.stage = KVGUARD_STAGE_PLANNED;
+  plan.num_groups = static_cast<uint32_t>(groups.size());
+  plan.groups = groups.data();
+  plan.num_rows = plan.padded_rows = keys.size();
+  plan.num_tokens = plan.padded_tokens = Ix(num_tokens);
+  plan.requests = keys.data();
+  plan.query_start = View32(view.query_start, keys.size() + 1);
+  plan.seq_lens = View32(view.seq_lens, keys.size());
+  plan.positions = View32(view.positions, Ix(num_tokens));
+  Feed(KVGUARD_RECORD_PLAN, step.step, &plan);
+}
+
 void GuardHook::CrossPlan(const InFlight& step, const PlanView& view,
                           const std::vector<uint64_t>& keys) {
   std::vector<kvguard_group_plan>& groups = group_plans_;

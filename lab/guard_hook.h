@@ -38,6 +38,7 @@ class GuardHook {
   void Copied(uint64_t step, const std::vector<BlockCopy>& copies);
   void Plan(const InFlight& step, const PlanView& view);
   void DummyPlan(const PlanView& view, int32_t num_tokens);
+  void DraftPlan(const InFlight& step, int32_t pass, const PlanView& view);
   void Outcome(const StepOutput& output);
   void End(uint64_t step, bool ran);
 

@@ -37,6 +37,12 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
     tables_[g].assign(rows * Ix(width_[g]), 0);
     columns_[g].assign(rows, 0);
     live_[g].assign(rows, 0);
+    if (group.draft) {
+      draft_tables_[g].assign(rows * Ix(width_[g]), 0);
+      draft_live_[g].assign(rows, 0);
+      draft_slots32_[g].assign(rows, -1);
+      draft_slots64_[g].assign(rows, kPadSlot);
+    }
     const size_t most_slots =
         std::max(Ix(config.max_batched_tokens), rows * Ix(config.max_encoder));
     if (config.int32_slots) {
@@ -65,6 +71,8 @@ Runner::Runner(const EngineConfig& config, Device* device, Truth* truth, FaultSw
   seq_lens_.assign(rows, 0);
   positions_.assign(Ix(config.max_batched_tokens), 0);
   input_ids_.assign(Ix(config.max_batched_tokens), 0);
+  draft_start_.assign(rows + 1, 0);
+  for (auto* by_row : {&draft_lens_, &draft_positions_, &draft_ids_}) by_row->assign(rows, 0);
   next_tokens_.assign(rows * (kMaxDrafts + 1), 0);
   sampled_.assign(rows * kSampledStride, 0);
   memory_.assign(Ix(config.num_blocks) * page_bytes_, 0);
@@ -343,6 +351,29 @@ void Runner::Forward(InFlight* step) {
   device_->Wait(Stream::kCompute, last_download_);
   LaunchSample(index);
   consumed_ = device_->Record(Stream::kCompute);
+}
+
+void Runner::PlanDraft(InFlight* step, int32_t k) {
+  step->draft_pass = k;
+  if (k == 0) {
+    step->draft_rows.clear();
+    for (size_t b = 0; b < step->rows.size(); ++b) {
+      if (step->rows[b]->samples) step->draft_rows.push_back(static_cast<int32_t>(b));
+    }
+  } else {
+    LaunchDraft(static_cast<uint64_t>(step - ring_.data()), false);
+  }
+}
+
+void Runner::ForwardDraft(InFlight* step) {
+  LaunchDraft(static_cast<uint64_t>(step - ring_.data()), true);
+  // The pass reads which one it is from the step: the next one is made when it has run.
+  consumed_ = device_->Record(Stream::kCompute);
+  device_->Synchronize(consumed_);
+}
+
+void Runner::Download(InFlight* step) {
+  if (step->rows.empty()) return;
   device_->Wait(Stream::kDownload, consumed_);
   device_->Copy(Stream::kDownload, step->sampled.data(), sampled_.data(),
                 step->rows.size() * kSampledStride * sizeof(int32_t));
@@ -360,9 +391,20 @@ const StepOutput& Runner::Await(InFlight* step) {
   if (step->rows.empty() || !faults_->Strikes(FaultKind::kOutputNotAwaited)) {
     device_->Synchronize(step->downloaded);
   }
+  FillOutput(step->sampled.data(), step);
+  return step->output;
+}
+
+const StepOutput& Runner::Peek(InFlight* step) {
+  device_->Synchronize(device_->Record(Stream::kCompute));
+  FillOutput(sampled_.data(), step);
+  return step->output;
+}
+
+void Runner::FillOutput(const int32_t* sampled, InFlight* step) {
   for (size_t b = 0; b < step->output.rows.size(); ++b) {
     StepOutput::Row& row = step->output.rows[b];
-    const int32_t* from = step->sampled.data() + b * kSampledStride;
+    const int32_t* from = sampled + b * kSampledStride;
     row.num_sampled = from[0];
     row.num_rejected = from[1];
     if (row.num_sampled == 0 && faults_->struck() == step->step &&
@@ -373,8 +415,8 @@ const StepOutput& Runner::Await(InFlight* step) {
       row.num_rejected = row.num_drafts + 1;
     }
     std::copy_n(from + 2, row.tokens.size(), row.tokens.begin());
+    std::copy_n(from + 3 + kMaxDrafts, row.drafts.size(), row.drafts.begin());
   }
-  return step->output;
 }
 
 void Runner::Dummy() {
@@ -402,6 +444,21 @@ PlanView Runner::View() const {
   view.cross_start = cross_start_.data();
   view.cross_lens = cross_lens_.data();
   view.cross_positions = cross_positions_.data();
+  return view;
+}
+
+PlanView Runner::DraftView() const {
+  PlanView view;
+  view.query_start = draft_start_.data();
+  view.seq_lens = draft_lens_.data();
+  view.positions = draft_positions_.data();
+  for (size_t g = 0; g < config_.groups.size(); ++g) {
+    view.tables[g] = draft_tables_[g].data();
+    view.table_width[g] = width_[g];
+    view.row_columns[g] = draft_live_[g].data();
+    view.slots[g] = config_.int32_slots ? static_cast<const void*>(draft_slots32_[g].data())
+                                        : static_cast<const void*>(draft_slots64_[g].data());
+  }
   return view;
 }
 

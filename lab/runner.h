@@ -85,7 +85,9 @@ struct InFlight {
   Event planned;
   Event uploaded;
   Event downloaded;
-  std::vector<int32_t> zero;  // blocks to zero
+  int32_t draft_pass = 0;
+  std::vector<int32_t> draft_rows;  // batch rows of the draft passes after the first
+  std::vector<int32_t> zero;        // blocks to zero
   std::vector<BlockCopy> copies;
   bool copied = false;  // they were launched before the kernels that use the blocks
 };
@@ -99,22 +101,32 @@ class Runner {
   // `planned` of the returned step has happened; nothing reads KV before Forward.
   // `freeze`: copy it to the host behind that.
   InFlight* Plan(const SchedulerOutput& out, bool freeze);
-  // Launches the forward, sampling and the download of the tokens.
+  // Launches the forward and sampling.
   void Forward(InFlight* step);
+  // With a draft model, for each pass 0 <= k < num_drafts, after Forward: makes its metadata (for
+  // k = 0 there is nothing to make, it is that of the step), then launches it.
+  void PlanDraft(InFlight* step, int32_t k);
+  void ForwardDraft(InFlight* step);
+  // Launches the download of what the step gave.
+  void Download(InFlight* step);
   // Drops a step that was planned and will not run.
   void Abandon(InFlight* step);
+  // What the sampler gave, where the device's memory may be read; before the draft model's passes.
+  const StepOutput& Peek(InFlight* step);
   // Waits for the tokens.
   const StepOutput& Await(InFlight* step);
 
   // A batch without requests, as idle engines run it.
   void Dummy();
 
+  void FillOutput(const int32_t* sampled, InFlight* step);
   PlanView View() const;                        // of the device's buffers
+  PlanView DraftView() const;                   // of a draft pass k > 0
   PlanView View(const InFlight& frozen) const;  // of the copy
   int32_t table_width(size_t group) const { return width_[group]; }
   Event LastWork() const { return device_->Record(Stream::kCompute); }
 
-  static constexpr int kSampledStride = kMaxDrafts + 3;  // sampled, rejected, tokens
+  static constexpr int kSampledStride = 2 * kMaxDrafts + 3;  // sampled, rejected, tokens, drafts
 
  private:
   // The host's side.
@@ -137,6 +149,9 @@ class Runner {
   void LaunchFreeze(uint64_t index);
   void LaunchForward(uint64_t index);
   void LaunchSample(uint64_t index);
+  void LaunchDraft(uint64_t index, bool runs);
+  void PrepareDraft(InFlight* step);
+  void RunDraft(InFlight* step);
   void LaunchDummy();
   void Zero(InFlight* step);
   void CopyBlocks(InFlight* step);
@@ -225,6 +240,15 @@ class Runner {
   std::vector<int32_t> positions_;
   std::vector<int32_t> input_ids_;
   std::vector<int32_t> next_tokens_;
+  // The passes of the draft model after its first: one token of each row that sampled.
+  std::vector<int32_t> draft_start_;
+  std::vector<int32_t> draft_lens_;
+  std::vector<int32_t> draft_positions_;
+  std::vector<int32_t> draft_ids_;
+  std::array<std::vector<int32_t>, kMaxGroups> draft_tables_;
+  std::array<std::vector<int32_t>, kMaxGroups> draft_live_;
+  std::array<std::vector<int64_t>, kMaxGroups> draft_slots64_;
+  std::array<std::vector<int32_t>, kMaxGroups> draft_slots32_;
   std::vector<int32_t> sampled_;
   std::vector<uint8_t> memory_;
   size_t page_bytes_ = 0;

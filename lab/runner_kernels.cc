@@ -31,6 +31,13 @@ void Runner::LaunchPlan(uint64_t index) {
 void Runner::LaunchFreeze(uint64_t index) { Launch<&Runner::Freeze>(index); }
 void Runner::LaunchForward(uint64_t index) { Launch<&Runner::RunModel>(index); }
 void Runner::LaunchSample(uint64_t index) { Launch<&Runner::Sample>(index); }
+void Runner::LaunchDraft(uint64_t index, bool runs) {
+  if (runs) {
+    Launch<&Runner::RunDraft>(index);
+  } else {
+    Launch<&Runner::PrepareDraft>(index);
+  }
+}
 void Runner::LaunchDummy() {
   device_->Launch(
       Stream::kCompute, [](void* self, uint64_t) { static_cast<Runner*>(self)->ClearBatch(); },
@@ -319,6 +326,7 @@ void Runner::RunModel(InFlight* step) {
   if (faults_->kind() != FaultKind::kNone) BreakForward(*step);
   for (size_t b = 0; b < step->rows.size(); ++b) {
     RowTruth& truth = step->truth[b];
+    truth.request->Truncate(truth.request->settled);
     if (truth.known >= 0) truth.request->Truncate(truth.known);
     truth.base = truth.request->size();
   }
@@ -387,6 +395,7 @@ void Runner::Judge(InFlight* step) {
         if (request.size() < config_.max_model_len) request.Append(out[2 + i]);
       }
     }
+    request.settled = request.size();
     truth_->Landed(&request);
   }
 }

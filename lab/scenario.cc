@@ -143,6 +143,15 @@ Setup StateHybridAsync(uint64_t) {
   return setup;
 }
 
+// A draft model with a cache of its own.
+Setup DraftModel(uint64_t) {
+  Setup setup = Ngram(0);
+  setup.engine.groups = {{GroupKind::kFull, 16, 16, 0},
+                         {GroupKind::kFull, 16, 8, 0, StateMode::kNone, true}};
+  setup.engine.num_blocks = 120;
+  return setup;
+}
+
 // Requests that go on from others', in the middle of a block.
 Setup Forks(uint64_t) {
   Setup setup = Dense(0);
@@ -294,6 +303,7 @@ constexpr auto kScenarios = std::to_array<Scenario>({
      StateHybrid},
     {"state-hybrid-async", "full attention and two kinds of states, drafts, scheduled ahead",
      StateHybridAsync},
+    {"draft-model", "drafts of a second model, with passes and a cache of its own", DraftModel},
     {"forks", "requests that go on from others', inside a block: copy-on-write", Forks},
     {"encoder-decoder", "self and cross groups over one pool", EncoderDecoder},
     {"encoder-decoder-async", "the same, scheduled ahead; cross blocks of two kernel blocks",

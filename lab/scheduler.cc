@@ -340,10 +340,21 @@ void Scheduler::BreakCopies(SchedulerOutput* out) {
   }
 }
 
-// N-gram drafts: what followed the last two tokens when they stood together before.
-void Scheduler::Propose(Request* request) const {
+void Scheduler::Propose(const StepOutput::Row& row, Request* request) const {
   if (config_.async) return;
   request->num_drafts = 0;
+  if (config_.has_draft_model()) {
+    request->drafts = row.drafts;
+    request->num_drafts = config_.num_drafts;
+  } else {
+    ProposeNgram(request);
+  }
+  const int32_t room = request->prompt_len + request->max_output - request->num_tokens() - 1;
+  request->num_drafts = std::clamp(request->num_drafts, 0, std::max(0, room));
+}
+
+// What followed the last two tokens when they stood together before.
+void Scheduler::ProposeNgram(Request* request) const {
   if (config_.num_drafts == 0 || request->num_tokens() < 3) return;
   const std::vector<int32_t>& tokens = request->tokens;
   const size_t n = tokens.size();
@@ -354,8 +365,6 @@ void Scheduler::Propose(Request* request) const {
     }
     break;
   }
-  const int32_t room = request->prompt_len + request->max_output - request->num_tokens() - 1;
-  request->num_drafts = std::clamp(request->num_drafts, 0, std::max(0, room));
 }
 
 void Scheduler::Update(const StepOutput& output, std::vector<RequestName>* ended) {
@@ -388,7 +397,7 @@ void Scheduler::Update(const StepOutput& output, std::vector<RequestName>* ended
       End(name.handle);
       ended->push_back(name);
     } else {
-      Propose(&request);
+      Propose(row, &request);
     }
   }
 }

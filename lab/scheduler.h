@@ -37,6 +37,7 @@ struct StepOutput {
     int32_t num_sampled = 0;
     int32_t num_rejected = 0;
     std::array<int32_t, kMaxDrafts + 1> tokens{};
+    std::array<int32_t, kMaxDrafts> drafts{};  // for the next step, where a draft model makes them
   };
   uint64_t step = 0;
   std::vector<Row> rows;
@@ -77,7 +78,8 @@ class Scheduler {
                      SchedulerOutput* out);
   void SendRows(Request* request, NewRequest* added, SchedulerOutput* out);
   void End(Handle handle);
-  void Propose(Request* request) const;
+  void Propose(const StepOutput::Row& row, Request* request) const;
+  void ProposeNgram(Request* request) const;
   void BreakCopies(SchedulerOutput* out);
   void BreakFinished(SchedulerOutput* out);
   void BreakHits(NewRequest* added, SchedulerOutput* out);

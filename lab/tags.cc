@@ -65,6 +65,7 @@ std::vector<int32_t> TagsModel::Continue(const EngineConfig& config, const Domai
         NextContent(domain, p == 0 ? FirstContent(domain) : contents.back(), p, token));
     uint64_t sum = 0;
     for (size_t g = 0; g < config.groups.size(); ++g) {
+      if (config.groups[g].draft) continue;
       if (config.groups[g].kind == GroupKind::kState) {
         sum += Mix(contents.back(), g + 1);
         continue;
@@ -106,7 +107,9 @@ void TagsModel::Write(const Batch& batch, int32_t row) {
         position >= 0 && position < request.size() && request.tokens[Ix(position)] == token;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       const GroupConfig& group = config_.groups[g];
-      if (group.kind == GroupKind::kState || group.kind == GroupKind::kCross) continue;
+      if (group.draft || group.kind == GroupKind::kState || group.kind == GroupKind::kCross) {
+        continue;
+      }
       int64_t slot = batch.SlotOf(g, t);
       const int32_t column = position / group.block_size - truth.bound_first[g];
       const bool bound = column >= 0 && column < static_cast<int32_t>(truth.bound[g].size());
@@ -129,10 +132,10 @@ void TagsModel::Write(const Batch& batch, int32_t row) {
 }
 
 // True where positions [first, end) all hold what they must.
-bool TagsModel::ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first,
-                          int32_t end) {
+bool TagsModel::ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first, int32_t end,
+                          const TruthRequest* of) {
   const GroupConfig& g = config_.groups[group];
-  TruthRequest& request = *(*batch.rows)[Ix(row)].request;
+  const TruthRequest& request = *of;
   const int32_t unit = g.kernel_block_size;
   const int32_t parts = g.block_size / unit;
   const int32_t* table = batch.tables[group] + Ix(row) * Ix(batch.table_width[group]);
@@ -172,6 +175,42 @@ void TagsModel::StoreState(const Batch& batch, size_t group, int32_t block,
   if (block <= kNullBlock || block >= config_.num_blocks) return;
   content ^= Mix(group + 1);
   std::memcpy(batch.memory + Ix(block) * batch.page_bytes, &content, kTagBytes);
+}
+
+// The draft model keeps the content of the request's tokens and, behind them, of its own drafts.
+// Those stand at the request's end until the next step's sampler takes them away.
+void TagsModel::WriteDraft(const Batch& batch, int32_t row, TruthRequest* request, bool appends) {
+  for (int32_t t = batch.query_start[row]; t < batch.query_start[row + 1]; ++t) {
+    const int32_t position = batch.positions[t];
+    const int32_t token = batch.input_ids[t];
+    if (appends && position == request->size()) request->Append(token);
+    const bool right = position < request->size() && request->tokens[Ix(position)] == token;
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (!config_.groups[g].draft) continue;
+      const int64_t slot = batch.SlotOf(g, t);
+      if (!InPool(config_, config_.groups[g], slot)) continue;
+      const uint64_t tag = right ? request->tags[g][Ix(position)]
+                                 : TagOf(Mix(static_cast<uint64_t>(token), 0x647261), g, position);
+      std::memcpy(Place(batch, config_.groups[g], slot), &tag, kTagBytes);
+    }
+  }
+}
+
+void TagsModel::ForwardDraft(const Batch& batch, int32_t pass, const std::vector<int32_t>& rows) {
+  for (int32_t row = 0; row < batch.num_rows; ++row) {
+    WriteDraft(batch, row, (*batch.rows)[Ix(pass == 0 ? row : rows[Ix(row)])].request, pass > 0);
+  }
+  for (int32_t row = 0; row < batch.num_rows; ++row) {
+    const RowTruth& truth = (*batch.rows)[Ix(pass == 0 ? row : rows[Ix(row)])];
+    int32_t end = batch.seq_lens[row];
+    // What stands at the end of the longest request is written over and over.
+    if (end >= config_.max_model_len) continue;
+    // Of pass 0 what stands behind the last accepted token does not count.
+    if (pass == 0 && truth.samples) end = std::min(end, truth.request->size() - 1);
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (config_.groups[g].draft) ReadGroup(batch, row, g, 0, end, truth.request);
+    }
+  }
 }
 
 void TagsModel::WriteCross(const Batch& batch, int32_t row, size_t group) {
@@ -300,6 +339,7 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
   }
   const int32_t start = std::max(0, end - num_tokens);
   for (size_t g = 0; g < config_.groups.size(); ++g) {
+    if (config_.groups[g].draft) continue;
     if (config_.groups[g].kind == GroupKind::kState) {
       right = StepStates(batch, row, g) && right;
       continue;
@@ -308,8 +348,9 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
       right = ReadCross(batch, row, g) && right;
       continue;
     }
-    right =
-        ReadGroup(batch, row, g, EngineConfig::FirstRead(config_.groups[g], start), end) && right;
+    right = ReadGroup(batch, row, g, EngineConfig::FirstRead(config_.groups[g], start), end,
+                      &request) &&
+            right;
   }
   if (!truth.samples) return;
   // As many logits as the scheduler asked for, whatever the batch holds.
@@ -319,6 +360,7 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
     const int32_t position = start + query;  // what attention takes it for
     uint64_t sum = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (config_.groups[g].draft) continue;
       if (config_.groups[g].kind == GroupKind::kState) {
         sum += Mix(states_[g][Ix(query)], g + 1);
         continue;
@@ -337,6 +379,7 @@ void TagsModel::Read(const Batch& batch, int32_t row) {
     uint64_t right_sum = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       const GroupConfig& group = config_.groups[g];
+      if (group.draft) continue;
       right_sum += group.kind == GroupKind::kState ? Mix(request.contents[Ix(wanted)], g + 1)
                    : group.kind == GroupKind::kCross
                        ? SumOfEncoder(request.domain, g)

@@ -21,6 +21,9 @@ class TagsModel {
 
   static size_t PageBytes(const EngineConfig& config);
   void Forward(const Batch& batch);
+  // Pass `pass` of the draft model, over its own groups: 0 over the step's rows, later ones over a
+  // token of each of `rows`. It runs when the sampler has judged the step.
+  void ForwardDraft(const Batch& batch, int32_t pass, const std::vector<int32_t>& rows);
 
   // What the model says behind a prompt, computed without any cache: from the definition.
   static std::vector<int32_t> Continue(const EngineConfig& config, const Domain& domain,
@@ -29,7 +32,9 @@ class TagsModel {
  private:
   void Write(const Batch& batch, int32_t row);
   void Read(const Batch& batch, int32_t row);
-  bool ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first, int32_t end);
+  bool ReadGroup(const Batch& batch, int32_t row, size_t group, int32_t first, int32_t end,
+                 const TruthRequest* of);
+  void WriteDraft(const Batch& batch, int32_t row, TruthRequest* request, bool appends);
   void WriteCross(const Batch& batch, int32_t row, size_t group);
   bool ReadCross(const Batch& batch, int32_t row, size_t group);
   bool StepStates(const Batch& batch, int32_t row, size_t group);

@@ -39,6 +39,7 @@ void TruthRequest::Start(RequestName new_name, const Domain& new_domain,
     if (g < num_groups) sums[g].push_back(0);
   }
   for (const int32_t token : new_tokens) Append(token);
+  settled = size();
 }
 
 void TruthRequest::Append(int32_t token) {

@@ -48,6 +48,7 @@ class TruthRequest {
   std::array<std::vector<uint64_t>, kMaxGroups> sums;  // of the tags before a position
   int32_t in_flight = 0;                               // launched steps that have not run
   bool ended = false;
+  int32_t settled = 0;  // tokens that the last sampler has left; what is behind are drafts
 };
 
 enum class WrongKind : uint8_t { kRead, kWrite, kToken };
