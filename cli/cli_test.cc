@@ -38,9 +38,9 @@ TEST(Command, HelpNamesEveryCommandAndExitCode) {
   for (const char* arguments : {"--help", "-h", "help"}) {
     const Ran ran = RunCommand(arguments);
     EXPECT_EQ(ran.code, 0);
-    for (const char* word :
-         {"run -- CMD", "demo", "replay", "explain", "trace dump", "trace info", "rules", "config",
-          "doctor", "selftest", "version", "exit codes", "64", "65", "70", "vllm serve"}) {
+    for (const char* word : {"run -- CMD", "demo", "replay", "explain", "trace dump", "trace info",
+                             "rules", "config", "lab SCENARIO", "doctor", "selftest", "version",
+                             "exit codes", "64", "65", "70", "vllm serve"}) {
       EXPECT_TRUE(Has(ran.out, word)) << word;
     }
   }
@@ -48,7 +48,7 @@ TEST(Command, HelpNamesEveryCommandAndExitCode) {
 
 TEST(Command, EveryCommandHasHelp) {
   for (const char* name : {"run", "demo", "replay", "explain", "trace", "trace dump", "trace info",
-                           "rules", "config", "doctor", "selftest", "version"}) {
+                           "rules", "config", "lab", "doctor", "selftest", "version"}) {
     const Ran ran = RunCommand(std::string(name) + " --help");
     EXPECT_EQ(ran.code, 0) << name;
     EXPECT_GT(ran.out.size(), 40u) << name;

@@ -40,6 +40,7 @@ constexpr char kOverview[] =
     "  trace info    what a trace holds\n"
     "  rules [CODE]  what is checked\n"
     "  config        the guard's configuration: documentation, schema, check\n"
+    "  lab SCENARIO  run the reference engine under the guard, healthy or with a fault\n"
     "  doctor        whether a guard would see here: self-test, configuration, folders, engine\n"
     "  selftest      plant a fault of every family and find it\n"
     "  version       also --version\n"
@@ -52,6 +53,7 @@ constexpr char kOverview[] =
     "  kvguard trace dump run-0.kvtrace --jsonl > run-0.jsonl\n"
     "  kvguard rules KV0401\n"
     "  kvguard config --check '{\"enabled\": true, \"action\": \"log\"}'\n"
+    "  kvguard lab dense --fault slot-other-row\n"
     "  kvguard doctor --engine vllm\n"
     "\n"
     "exit codes:\n"
@@ -64,8 +66,8 @@ constexpr char kOverview[] =
     "For commands that judge nothing 0 means done. stdout is the result, stderr the progress.\n";
 
 const Strings& CommandNames() {
-  static const Strings names = {"run",   "demo",   "replay", "explain",  "trace",
-                                "rules", "config", "doctor", "selftest", "version"};
+  static const Strings names = {"run",    "demo", "replay", "explain",  "trace",  "rules",
+                                "config", "lab",  "doctor", "selftest", "version"};
   return names;
 }
 
@@ -204,6 +206,35 @@ int Dispatch(const Strings& arguments) {
   sub = root.add_subcommand("demo", "Replays recorded runs, plants faults, shows each caught.");
   sub->add_option("DIR", folder, "a folder of *.kvtrace; default: the runs that come with kvguard");
   sub->callback([&] { command = [&] { return DemoCommand(folder); }; });
+
+  LabArguments lab;
+  std::string seed;
+  std::string steps;
+  sub = root.add_subcommand(
+      "lab", "The reference engine, which knows the truth about its memory, under the guard.");
+  sub->add_option("SCENARIO", lab.scenario, "which engine and work; --list names them");
+  sub->add_flag("--list", lab.list, "the scenarios, and the faults that an engine can be given");
+  sub->add_option("--seed", seed, "equal seeds give equal runs; default: 1");
+  sub->add_option("--steps", steps, "how many; default: 20000");
+  sub->add_option("--model", lab.model, "tags or transformer; default: tags")
+      ->check(CLI::IsMember({"tags", "transformer"}));
+  sub->add_option("--guard", lab.guard, "off, log or raise; default: raise")
+      ->check(CLI::IsMember({"off", "log", "raise"}));
+  sub->add_option("--fault", lab.fault,
+                  "KIND or KIND@STEP: strikes once, in the first step from STEP on that has room "
+                  "for it; default: a quarter of the steps");
+  sub->add_option("--record", lab.record, "writes what the guard is fed to this trace");
+  sub->footer(
+      "Prints throughput, the situations that came up, the truth (which reads, writes and tokens "
+      "were wrong) and\nwhat the guard said. Exits with the verdict.\n"
+      "example: kvguard lab dense --fault slot-other-row --guard log");
+  sub->callback([&] {
+    command = [&] {
+      lab.seed = NumberOf("--seed", seed);
+      lab.steps = NumberOf("--steps", steps);
+      return LabCommand(lab);
+    };
+  });
 
   DoctorArguments doctor;
   sub =

@@ -48,6 +48,18 @@ struct DoctorArguments {
 int DoctorCommand(const DoctorArguments& arguments);
 int VersionCommand();
 
+struct LabArguments {
+  std::string scenario;
+  bool list = false;
+  std::optional<uint64_t> seed;
+  std::optional<uint64_t> steps;
+  std::string model = "tags";   // "tags", "transformer"
+  std::string guard = "raise";  // "off", "log", "raise"
+  std::string fault;            // KIND or KIND@STEP
+  std::string record;           // a file
+};
+int LabCommand(const LabArguments& arguments);
+
 // `folder`: of recorded runs; empty: the ones that come with kvguard.
 int DemoCommand(const std::string& folder);
 

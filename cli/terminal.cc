@@ -59,34 +59,50 @@ std::string VerdictText(uint32_t verdict) {
                report::Name("verdict", verdict));
 }
 
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) != 0) {
+  next_ = Clock::now() + (terminal_ ? kFirstInTerminal : kFirstElsewhere);
+}
+
+bool StatusLine::Due() {
+  const auto now = Clock::now();
+  if (now < next_) return false;
+  next_ = now + (terminal_ ? kNextInTerminal : kNextElsewhere);
+  return true;
+}
+
+void StatusLine::Show(const std::string& text) {
+  std::fprintf(stderr, terminal_ ? "\r\x1b[K%s" : "%s\n", text.c_str());
+  shown_ = terminal_;
+  std::fflush(stderr);
+}
+
+void StatusLine::Clear() {
+  if (shown_) std::fputs("\r\x1b[K", stderr);
+  shown_ = false;
+}
+
 ProgressLine::ProgressLine(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   total_ = error ? 0 : static_cast<uint64_t>(size);
-  terminal_ = isatty(STDERR_FILENO) != 0;
-  next_ = Clock::now() + (terminal_ ? kFirstInTerminal : kFirstElsewhere);
 }
 
 void ProgressLine::Update(const tools::ReplayProgress& progress) {
-  const auto now = Clock::now();
-  if (now < next_) return;
-  next_ = now + (terminal_ ? kNextInTerminal : kNextElsewhere);
+  if (!line_.Due()) return;
   const double part =
       total_ > 0 ? static_cast<double>(progress.bytes) / static_cast<double>(total_) : 0.0;
-  std::string text = step::Sprintf("kvguard: %llu steps replayed, %.0f %% of the file",
-                                   static_cast<Ull>(progress.steps), 100.0 * std::min(part, 1.0));
-  if (terminal_) {
-    std::fprintf(stderr, "\r\x1b[K%s", text.c_str());
-    shown_ = true;
-  } else {
-    std::fprintf(stderr, "%s\n", text.c_str());
-  }
-  std::fflush(stderr);
+  line_.Show(step::Sprintf("kvguard: %llu steps replayed, %.0f %% of the file",
+                           static_cast<Ull>(progress.steps), 100.0 * std::min(part, 1.0)));
 }
 
-void ProgressLine::Clear() {
-  if (shown_) std::fputs("\r\x1b[K", stderr);
-  shown_ = false;
+void StepsLine::Update(uint64_t steps) {
+  if (!line_.Due()) return;
+  constexpr size_t kWidth = 30;
+  const double part = total_ > 0 ? static_cast<double>(steps) / static_cast<double>(total_) : 1.0;
+  const auto full = static_cast<size_t>(std::min(part, 1.0) * kWidth);
+  line_.Show(step::Sprintf("kvguard: [%s%s] %llu of %llu steps", std::string(full, '#').c_str(),
+                           std::string(kWidth - full, '.').c_str(), static_cast<Ull>(steps),
+                           static_cast<Ull>(total_)));
 }
 
 }  // namespace kvguard::cli

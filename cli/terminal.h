@@ -25,23 +25,48 @@ std::string Paint(Colour colour, std::string_view text);
 // A verdict as it is printed for people.
 std::string VerdictText(uint32_t verdict);
 
-// How far a long replay is, on stderr: in a terminal one line that goes away again, elsewhere a
+// How far something long is, on stderr: in a terminal one line that goes away again, elsewhere a
 // line now and then once it has taken two seconds.
-class ProgressLine {
+class StatusLine {
  public:
-  explicit ProgressLine(const std::string& path);
-  ~ProgressLine() { Clear(); }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  void Update(const tools::ReplayProgress& progress);
+  StatusLine();
+  ~StatusLine() { Clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  // Whether it is time for another text.
+  bool Due();
+  void Show(const std::string& text);
   void Clear();
 
  private:
   using Clock = std::chrono::steady_clock;
-  uint64_t total_ = 0;  // bytes; 0 not known
   bool terminal_ = false;
   bool shown_ = false;
   Clock::time_point next_;
+};
+
+// Of a replay.
+class ProgressLine {
+ public:
+  explicit ProgressLine(const std::string& path);
+  void Update(const tools::ReplayProgress& progress);
+  void Clear() { line_.Clear(); }
+
+ private:
+  uint64_t total_ = 0;  // bytes; 0 not known
+  StatusLine line_;
+};
+
+// Of a run of so many steps: with a bar.
+class StepsLine {
+ public:
+  explicit StepsLine(uint64_t steps) : total_(steps) {}
+  void Update(uint64_t steps);
+  void Clear() { line_.Clear(); }
+
+ private:
+  uint64_t total_;
+  StatusLine line_;
 };
 
 }  // namespace kvguard::cli

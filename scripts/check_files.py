@@ -38,7 +38,7 @@ _FORBIDDEN = [
     ),
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b"), "a mark of unfinished work"),
 ]
-_LISTED_FOLDERS = ("src", "cli", "bindings", "examples", "bench", "tests")
+_LISTED_FOLDERS = ("src", "lab", "cli", "bindings", "examples", "bench", "tests")
 
 
 def is_code(name: str) -> bool:
