@@ -276,69 +276,65 @@ void Scheduler::Rebase(Request& r, int64_t first, int64_t by, Decision::Edit* ed
 void Scheduler::EditSome(Decision* decision) {
   if (!options_.cells || running_.empty() || !random_.OneIn(5)) return;
   Request& r = *random_.Of(running_);
+  // Drafts of which the stream does not know yet whether they count.
+  if (r.in_flight > 0 || r.computed < 2 || Certain(r) < r.computed) return;
   const auto bound = [&] { return static_cast<int64_t>(r.blocks[0].size()); };
-  if (r.in_flight > 0 || r.computed < 2) return;
+  Decision::Edit edit{r.key, {}, {}, 0, 0};
   const uint64_t what = random_.Below(6);
-  Decision::Edit edit{r.key, {}, {}, 0};
-  const int64_t before = r.computed;
-  int64_t first = random_.Range(0, r.computed - 2);
+  const int64_t first = random_.Range(0, r.computed - 2);
   const int64_t n = random_.Range(1, r.computed - 1 - first);
+  const auto at = static_cast<std::ptrdiff_t>(first);
+  edit.changed = Known(r);
+  // What is bound behind the last token goes first, or stays for the next ones. Of several rows one
+  // moves before the others: what is bound there would then stand before the last token.
+  if (what >= 2 && bound() > r.computed && (r.blocks.size() > 1 || random_.OneIn(2)))
+    Erase(r, r.computed, bound() - r.computed, &edit);
   if (what < 2) {
     situations_.Reach(Situation::kErasedAtTheEnd);
     Erase(r, first, random_.OneIn(2) ? bound() - first : 4 * options_.max_model_len, &edit);
-    if (!r.edited) {
-      for (size_t g = 0; g < options_.groups.size(); ++g) {
-        r.hashes[g].resize(std::min(r.hashes[g].size(), static_cast<size_t>(first)));
-        r.indexed[g] = std::min(r.indexed[g], first);
-      }
+    for (size_t g = 0; !r.edited && g < options_.groups.size(); ++g) {
+      r.hashes[g].resize(std::min(r.hashes[g].size(), static_cast<size_t>(first)));
+      r.indexed[g] = std::min(r.indexed[g], first);
     }
-    edit.changed = Known(r);
     if (random_.OneIn(2)) {  // another continuation
       r.tokens.resize(static_cast<size_t>(first));
       for (int64_t i = random_.Range(1, 3); i > 0 && Known(r) < options_.max_model_len; --i)
         r.tokens.push_back(static_cast<uint32_t>(1 + random_.Below(6)));
       edit.changed = first;
     }
-  } else {
-    // Drafts that were rejected go first.
-    if (bound() > r.computed) Erase(r, r.computed, bound() - r.computed, &edit);
-    if (what == 2) {
-      situations_.Reach(Situation::kErasedInside);
-      Erase(r, first, n, &edit);
+    r.computed = bound();  // less than `first` where there was a hole
+    situations_.Reach(Situation::kCellsWentBack);
+  } else if (what == 2) {
+    situations_.Reach(Situation::kErasedInside);
+    Erase(r, first, n, &edit);
+    r.edited = true;
+  } else if (what < 5 && Alone(r, first + n)) {
+    const bool drops = first == 0 && random_.OneIn(2);  // positions below 0 are forgotten
+    situations_.Reach(drops ? Situation::kShiftedBelowZero : Situation::kContextShift);
+    if (bound() > r.computed) situations_.Reach(Situation::kShiftedWithLookahead);
+    if (!drops) Erase(r, first, n, &edit);
+    Rebase(r, drops ? 0 : first + n, -n, &edit);
+    r.tokens.erase(r.tokens.begin() + at, r.tokens.begin() + at + static_cast<std::ptrdiff_t>(n));
+    r.computed -= n;
+    r.edited = true;
+  } else if (what == 5 && Alone(r, first)) {
+    const int64_t by = random_.Range(1, 3);
+    if (std::max(Known(r) + 1, bound()) + by <= options_.max_model_len) {
+      situations_.Reach(Situation::kShiftedUp);
+      Rebase(r, first, by, &edit);
+      r.tokens.insert(r.tokens.begin() + at, static_cast<size_t>(by), 1);
+      r.computed += by;
       r.edited = true;
-    } else if (what < 5) {
-      const bool drops = first == 0 && random_.OneIn(2);  // positions below 0 are forgotten
-      if (!Alone(r, n + first)) {
-        if (edit.parts.empty()) return;
-      } else {
-        situations_.Reach(drops ? Situation::kShiftedBelowZero : Situation::kContextShift);
-        if (!drops) Erase(r, first, n, &edit);
-        Rebase(r, drops ? 0 : first + n, -n, &edit);
-        const auto at = r.tokens.begin() + static_cast<std::ptrdiff_t>(first);
-        r.tokens.erase(at, at + static_cast<std::ptrdiff_t>(n));
-        r.edited = true;
-      }
-    } else {
-      const int64_t by = random_.Range(1, 3);
-      if (!Alone(r, first) || Known(r) + by >= options_.max_model_len) {
-        if (edit.parts.empty()) return;
-      } else {
-        situations_.Reach(Situation::kShiftedUp);
-        Rebase(r, first, by, &edit);
-        r.tokens.insert(r.tokens.begin() + static_cast<std::ptrdiff_t>(first),
-                        static_cast<size_t>(by), 1);
-        r.edited = true;
-      }
-    }
-    edit.changed = Known(r);
-    if (r.edited) {
-      for (auto& hashes : r.hashes) hashes.clear();
     }
   }
-  r.computed = bound();
+  if (edit.parts.empty()) return;
+  if (r.edited) {
+    for (auto& hashes : r.hashes) hashes.clear();
+  }
+  if (what >= 2) edit.changed = Known(r);
   r.target = std::max(r.target, std::min(Known(r) + 1, options_.max_model_len));
   edit.tokens = r.tokens;
-  if (r.computed < before) situations_.Reach(Situation::kCellsWentBack);
+  edit.computed = r.computed;
   decision->edits.push_back(std::move(edit));
 }
 

@@ -77,9 +77,8 @@ void DrawRing(Random& random, Options* o, GroupOptions* group) {
   }
 }
 
-// A cache of single tokens in any order: the engine binds exactly what it computes.
+// A cache of single tokens in any order.
 void DrawCells(Random& random, Options* o, GroupOptions* group) {
-  o->lookahead = 0;
   o->connector_flag = o->loads = o->sends = false;
   group->cells = true;
   group->block_size = group->kernel_block_size = 1;
@@ -156,6 +155,7 @@ void DrawMemory(Random& random, Options* o) {
   }
   for (GroupOptions& group : o->groups) {
     if (!group.is_state()) continue;
+    o->rolls_back = false;
     group.speculative = o->max_drafts;
     // A step of drafts enters one more block at most: what is moved on holds no live state.
     if (group.state_mode == KVGUARD_STATE_ALIGN && group.block_size < o->max_drafts + 2)

@@ -219,7 +219,7 @@ void Runner::Edit(const Decision::Edit& edit) {
   row.chain.resize(std::min(row.chain.size(), Size(edit.changed)));
   while (row.chain.size() < row.tokens.size())
     ExtendChain(&row, row.tokens[row.chain.size()], static_cast<int64_t>(row.chain.size()));
-  row.computed = row.columns[0];
+  row.computed = edit.computed;
 }
 
 }  // namespace kvguard::generate

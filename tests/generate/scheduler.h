@@ -65,6 +65,7 @@ struct Decision {
     std::vector<RowEdit> parts;
     std::vector<uint32_t> tokens;
     int64_t changed = 0;
+    int64_t computed = 0;  // afterwards
   };
   struct Admission {
     uint64_t key = 0;
