@@ -2,7 +2,7 @@
 # Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz mutate lint lint-all check-newcomer clean help
+.PHONY: build demo demo-vllm test test-all check-slice check-belief check-lab bench fuzz mutate lint lint-all check-newcomer clean help
 
 build:  ## Build everything; the command is left at build/kvguard
 	@scripts/build.sh build
@@ -26,6 +26,9 @@ check-slice:  ## The guard on a real vLLM engine, end to end
 
 check-belief:  ## The judge of the judge: an oracle written apart, generated programs, public bugs
 	@scripts/check_belief.sh && scripts/check_parts.sh
+
+check-lab:  ## The guard on the reference engine: healthy runs, every fault with 20 seeds, speed
+	@scripts/check_lab.sh
 
 bench:  ## What judging a step costs, beside plain Python, numpy and a bare loop
 	@scripts/bench.sh

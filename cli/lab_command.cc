@@ -28,7 +28,7 @@ using Ull = unsigned long long;
 constexpr uint64_t kDefaultSteps = 20000;
 constexpr uint64_t kDefaultTransformerSteps = 2000;
 constexpr uint64_t kStepsAfterFault = 2000;
-constexpr size_t kWrongsShown = 4;
+constexpr size_t kWrongsShown = 2;  // of a kind
 
 int List() {
   Out(Paint(Colour::kBold, "scenarios") + "\n");
@@ -141,8 +141,13 @@ void ShowRun(const lab::RunOptions& options, const RunResult& result) {
   Out(Sprintf("  %s\n", Counted(result.wrong_reads, "read").c_str()));
   Out(Sprintf("  %s\n", Counted(result.wrong_writes, "write").c_str()));
   Out(Sprintf("  %s\n", Counted(result.wrong_tokens, "token").c_str()));
-  for (size_t i = 0; i < std::min(result.wrongs.size(), kWrongsShown); ++i) {
-    Out(Sprintf("    %s\n", WrongText(result.wrongs[i]).c_str()));
+  for (const auto kind : {lab::WrongKind::kRead, lab::WrongKind::kWrite, lab::WrongKind::kToken}) {
+    size_t shown = 0;
+    for (const lab::Wrong& wrong : result.wrongs) {
+      if (wrong.kind != kind) continue;
+      if (shown++ == kWrongsShown) break;
+      Out(Sprintf("    %s\n", WrongText(wrong).c_str()));
+    }
   }
 }
 

@@ -40,7 +40,7 @@ class HealthyRun : public testing::TestWithParam<Scenario> {};
 
 TEST_P(HealthyRun, IsCleanAndItsTokensAreThoseOfAComputationWithoutACache) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    RunOptions options = Of(GetParam().name.data(), seed, 4000);
+    RunOptions options = Of(GetParam().name.data(), seed, 8000);  // a million in all
     options.guard = GuardMode::kLog;
     const RunResult result = lab::Run(options);
     ASSERT_EQ(result.wrong_reads.count, 0u) << "seed " << seed << "\n" << Text(result);

@@ -5,7 +5,7 @@
 
 namespace kvguard::lab {
 namespace {
-constexpr size_t kWrongsKept = 64;
+constexpr uint64_t kWrongsKept = 16;  // of a kind
 }
 
 uint64_t FirstContent(const Domain& domain) {
@@ -99,7 +99,7 @@ void Truth::Landed(TruthRequest* request) {
 void Truth::Note(const Wrong& wrong) {
   WrongCounts& counts = counts_[static_cast<size_t>(wrong.kind)];
   if (counts.count++ == 0) counts.first_step = wrong.step;
-  if (wrongs_.size() < kWrongsKept) wrongs_.push_back(wrong);
+  if (counts.count <= kWrongsKept) wrongs_.push_back(wrong);
 }
 
 uint64_t Truth::first_harm() const {

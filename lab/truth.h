@@ -84,7 +84,7 @@ class Truth {
   const WrongCounts& reads() const { return counts_[0]; }
   const WrongCounts& writes() const { return counts_[1]; }
   const WrongCounts& tokens() const { return counts_[2]; }
-  // The earliest ones, a bounded number.
+  // The earliest ones of each kind, a bounded number.
   const std::vector<Wrong>& wrongs() const { return wrongs_; }
   // The first step with a wrong read or token; 0: none.
   uint64_t first_harm() const;
