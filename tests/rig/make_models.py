@@ -74,7 +74,40 @@ def _llama(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     return tensors
 
 
-_BUILDERS = {"llama": _llama}
+def _gemma3(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    vocab, head = config["vocab_size"], config["head_dim"]
+    q_rows = config["num_attention_heads"] * head
+    kv_rows = config["num_key_value_heads"] * head
+    draw = _Uniform(seed).matrix
+    # The engine multiplies embeddings by sqrt(hidden), and its norms by one plus their weight.
+    plain = np.zeros(hidden, dtype=np.float32)
+    tensors = {
+        "model.embed_tokens.weight": draw(vocab, hidden, 1.0, fan_in=hidden),
+        "lm_head.weight": draw(vocab, hidden, GAIN_HEAD),
+        "model.norm.weight": plain,
+    }
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        tensors |= {
+            prefix + "self_attn.q_proj.weight": draw(q_rows, hidden, 1.0),
+            prefix + "self_attn.k_proj.weight": draw(kv_rows, hidden, 1.0),
+            prefix + "self_attn.v_proj.weight": draw(kv_rows, hidden, 1.0),
+            prefix + "self_attn.o_proj.weight": draw(hidden, q_rows, 1.0),
+            prefix + "self_attn.q_norm.weight": np.full(head, 1.0, dtype=np.float32),
+            prefix + "self_attn.k_norm.weight": np.zeros(head, dtype=np.float32),
+            prefix + "mlp.gate_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.up_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.down_proj.weight": draw(hidden, inner, 1.0),
+            prefix + "input_layernorm.weight": plain,
+            prefix + "post_attention_layernorm.weight": plain,
+            prefix + "pre_feedforward_layernorm.weight": plain,
+            prefix + "post_feedforward_layernorm.weight": plain,
+        }
+    return tensors
+
+
+_BUILDERS = {"llama": _llama, "gemma3_text": _gemma3}
 
 
 def names() -> list[str]:

@@ -38,7 +38,12 @@ RUNNER_ATTRIBUTES = (
     "max_num_tokens",
     "max_model_len",
 )
-FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
+LOOKUP_METHODS = ("ngram", "ngram_gpu")
+GROUP_KINDS = {
+    "FullAttentionSpec": "full",
+    "MLAAttentionSpec": "full",
+    "SlidingWindowSpec": "window",
+}
 FINAL_UNSEEN = "final-metadata-unseen"
 FINAL_TABLE_UNIT = "final-table-in-kernel-blocks"
 FINAL_ATTRIBUTES = {
@@ -55,10 +60,10 @@ class NotArmed(Exception):  # noqa: N818  the word that is printed
 
 @dataclass(slots=True)
 class FinalLayer:
-    """One metadata object of a cache group: layers of one backend share it."""
+    """Layers of one backend in one cache group, which share a metadata object."""
 
     group: int
-    layer: str
+    layers: tuple[str, ...]
     with_table: bool
 
 
@@ -71,6 +76,8 @@ class Facts:
         int  # of `dummy_run` among execute_model's positional arguments; -1: by keyword only
     )
     final_layers: list[FinalLayer] = field(default_factory=list)
+    slots_by_layer: bool = False  # the forward takes each layer's slots from its own context
+    outcome_arguments: tuple[int, int] = (0, 0)  # of postprocess_sampled: sampled, rejected
     row_columns: bool = False  # the runner tells how many columns of a row are live
     summary: str = ""
 
@@ -131,16 +138,35 @@ def probe_configuration(vllm_config: Any, runner: Any) -> None:
         fail("data parallelism with collectives between the ranks has no rules in this version")
     if getattr(parallel, "enable_dbo", False) or getattr(runner, "ubatch_runner", None) is not None:
         fail("dual-batch overlap has no rules in this version")
-    if getattr(vllm_config, "speculative_config", None) is not None:
-        fail("speculative decoding has no rules in this version")
-    if getattr(runner, "num_speculative_steps", 0):
-        fail("a model with draft tokens of its own has no rules in this version")
     if getattr(runner, "is_pooling_model", False):
         fail("pooling models have no rules in this version")
     if getattr(runner, "is_encoder_decoder", False):
         fail("encoder-decoder models have no rules in this version")
     if getattr(runner, "pcp_manager", None) is not None:
         fail("prefill context parallelism has no rules in this version")
+
+
+def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, int]]:
+    """The most drafts of a step, and where postprocess_sampled takes what was sampled and what was
+    rejected. Only drafts that are looked up in the text: a model that drafts writes KV of its own."""
+    config = getattr(vllm_config, "speculative_config", None)
+    steps = getattr(runner, "num_speculative_steps", 0)
+    if config is None:
+        if steps:
+            fail("a model with draft tokens of its own has no rules in this version")
+        return 0, (0, 0)
+    method = getattr(config, "method", "?")
+    speculator = getattr(runner, "speculator", None)
+    own = [name for name in ("block_tables", "draft_attn_layer_names") if hasattr(speculator, name)]
+    if method not in LOOKUP_METHODS or speculator is None or own:
+        fail(f"speculative decoding by '{method}' has no rules in this version")
+    if getattr(runner, "adaptive_verification", None) is not None:
+        fail("adaptive verification leaves out drafts that were scheduled: no rules")
+    what = type(runner).__name__
+    names = [p.name for p in parameters(runner, "postprocess_sampled", what)]
+    if not {"num_sampled", "num_rejected"}.issubset(names):
+        fail(f"{what}.postprocess_sampled takes {names}; this vLLM is not one that is known")
+    return steps, (names.index("num_sampled"), names.index("num_rejected"))
 
 
 def probe_device(runner: Any) -> None:
@@ -200,11 +226,16 @@ def probe_scheduler_output() -> list[str]:
     return [f"unknown-field:{name}" for name in probed["unknown"]]
 
 
-def probe_group(index: int, spec: Any, tables: Any, num_layers: int) -> Group:
+def probe_group(index: int, group: Any, tables: Any) -> Group:
     """One cache group: its kind, and the unit of its table by what the table itself says."""
+    spec = group.kv_cache_spec
     kind = type(spec).__name__
-    if kind not in FULL_SPECS:
+    if kind not in GROUP_KINDS:
         fail(f"cache group {index} is a {kind}, which has no rules in this version")
+    if getattr(group, "host_resident", False):
+        fail(f"cache group {index} lies in host memory: no rules in this version")
+    if not getattr(spec, "uses_slot_mapping", True):
+        fail(f"cache group {index} ({kind}) has no slot mapping: no rules in this version")
     if getattr(spec, "tokens_per_state", 1) != 1:
         fail(f"cache group {index} stores {spec.tokens_per_state} tokens a state: no rules")
     block_size = attribute(spec, "block_size", kind)
@@ -219,12 +250,20 @@ def probe_group(index: int, spec: Any, tables: Any, num_layers: int) -> Group:
         fail(f"group {index}: kernel block size {kernel_block_size} does not divide {block_size}")
     table = probe_table(index, tables)
     per_block = block_size // kernel_block_size
+    window = 0
+    if GROUP_KINDS[kind] == "window":
+        window = attribute(spec, "sliding_window", kind)
+        if not isinstance(window, int) or window < 1:
+            fail(f"cache group {index} has a window of {window} tokens")
     return Group(
+        kind=GROUP_KINDS[kind],
         block_size=block_size,
         kernel_block_size=kernel_block_size,
         table_unit="block" if per_block == 1 else "kernel-block",
         max_columns=table.shape[1] // per_block,
-        num_layers=num_layers,
+        window=window,
+        retained=getattr(spec, "extra_retained_tokens", 0),
+        num_layers=len(group.layer_names),
         flags=_core.GROUP_PAD_ROWS_NULL,
     )
 
@@ -263,7 +302,7 @@ def probe_final(runner: Any, num_groups: int) -> tuple[list[FinalLayer], list[st
             with_table = getattr(backend, "kernel_block_size", None) is None
             if not with_table:
                 gaps.append(FINAL_TABLE_UNIT)
-            layers.append(FinalLayer(index, names[0], with_table))
+            layers.append(FinalLayer(index, tuple(names), with_table))
     return layers, sorted(set(gaps))
 
 
@@ -283,6 +322,14 @@ def shows_tensors(backend: Any) -> bool | None:
     return None
 
 
+def probe_forward_context() -> bool:
+    """Whether layers take their slots from the forward context, and not from their metadata."""
+    context = getattr(importlib.import_module("vllm.forward_context"), "ForwardContext", None)
+    if not dataclasses.is_dataclass(context):
+        fail("ForwardContext is no dataclass; this vLLM is not one that is known")
+    return "slot_mapping" in {f.name for f in dataclasses.fields(context)}
+
+
 def probe(worker: Any) -> Facts:
     """All probes. Raises NotArmed with the first reason."""
     runner = worker.model_runner
@@ -291,6 +338,7 @@ def probe(worker: Any) -> Facts:
         attribute(runner, name, type(runner).__name__)
     probe_configuration(vllm_config, runner)
     probe_device(runner)
+    max_drafts, outcome_arguments = probe_speculation(vllm_config, runner)
     dummy_run_index = probe_runner_methods(runner)
     probe_connector(attribute(runner, "kv_connector", type(runner).__name__))
     probe_input_batch()
@@ -303,8 +351,7 @@ def probe(worker: Any) -> Facts:
     if not cache.kv_cache_groups:
         fail("the model has no KV cache")
     groups = [
-        probe_group(i, group.kv_cache_spec, tables, len(group.layer_names))
-        for i, group in enumerate(cache.kv_cache_groups)
+        probe_group(i, group, tables) for i, group in enumerate(cache.kv_cache_groups)
     ]
     final_layers, final_gaps = probe_final(runner, len(groups))
     gaps += final_gaps
@@ -331,17 +378,23 @@ def probe(worker: Any) -> Facts:
         max_tokens=runner.max_num_tokens,
         max_model_len=runner.max_model_len,
         num_lookahead=getattr(vllm_config, "num_lookahead_tokens", 0),
+        max_drafts=max_drafts,
         pad_slot=importlib.import_module("vllm.v1.attention.backends.utils").PAD_SLOT_ID,
         flags=flags,
         rank=worker.rank,
         num_ranks=1,
         standing_gaps=gaps,
     )
-    kinds = ", ".join(f"{g.kind} block {g.block_size}" for g in groups)
+    kinds = ", ".join(
+        f"{g.kind}{f' of {g.window}' if g.window else ''} block {g.block_size}" for g in groups
+    )
     return Facts(
         geometry=geometry,
         dummy_run_index=dummy_run_index,
         final_layers=final_layers,
+        slots_by_layer=probe_forward_context(),
+        outcome_arguments=outcome_arguments,
         row_columns=hasattr(num_blocks, "np"),
-        summary=f"groups={len(groups)} ({kinds}) blocks={cache.num_blocks}",
+        summary=f"groups={len(groups)} ({kinds}) blocks={cache.num_blocks}"
+        + (f" drafts={max_drafts} a step" if max_drafts else ""),
     )

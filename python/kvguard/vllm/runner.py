@@ -42,6 +42,12 @@ class RunnerHooks:
             session.planned(input_batch, plan)
         return plan
 
+    def postprocess_sampled(self, *args: Any, **kwargs: Any) -> Any:
+        session = self.kvguard_session
+        if session.active:
+            session.sampled(args, kwargs)
+        return super().postprocess_sampled(*args, **kwargs)
+
     def sample_tokens(self, *args: Any, **kwargs: Any) -> Any:
         session = self.kvguard_session
         if not session.active:

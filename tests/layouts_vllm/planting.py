@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plants faults in a real engine with several cache groups, below the guard.
+
+`FaultyGuardWorker` is the guard's subclass of a CPUWorker whose runner, block tables and model state
+are of faulty subclasses. Which fault, and from which step on, comes from the environment, as in
+slice/planting.py. A fault is planted once, at the first step whose situation allows it, and
+`planted` says where.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from kvguard.vllm.worker import guarded_worker
+from slice.planting import AFTER, FAULT, Planted, exchange
+from vllm.v1.worker.cpu_worker import CPUWorker
+
+
+@dataclass
+class Plan:
+    """The fault to plant and what became of it; `rows` is the worker's own picture of every row."""
+
+    fault: Fault | None
+    after: int
+    step: int = 0
+    live: bool = False  # warm-up is over
+    planted: Planted | None = None
+    rows: dict[str, list[list[int]]] = field(default_factory=dict)  # of each group
+    computed: dict[str, int] = field(default_factory=dict)  # before this step, as scheduled
+    scheduled: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def due(self) -> bool:
+        """Whether the fault may be planted in this step."""
+        waits = self.planted is None and self.step >= self.after
+        return self.live and self.fault is not None and waits
+
+    def follow(self, output: Any) -> None:
+        """Keeps the rows, as the scheduler means them."""
+        for request in output.finished_req_ids | (output.preempted_req_ids or set()):
+            self.rows.pop(request, None)
+        for new in output.scheduled_new_reqs:
+            self.rows[new.req_id] = [list(ids) for ids in new.block_ids]
+            self.computed[new.req_id] = new.num_computed_tokens
+        cached = output.scheduled_cached_reqs
+        for request, blocks, computed in zip(
+            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
+        ):
+            self.computed[request] = computed
+            for row, more in zip(self.rows[request], blocks or (), strict=bool(blocks)):
+                row.extend(more)
+        self.scheduled = dict(output.num_scheduled_tokens)
+
+    def set(self, request: str, what: str) -> None:
+        """The fault stands."""
+        self.planted = Planted(self.step, request, what)
+
+
+@dataclass
+class Engine:
+    """What a fault may look at."""
+
+    plan: Plan
+    runner: Any
+
+    @property
+    def sizes(self) -> list[int]:
+        """Tokens of a block, of each group."""
+        return self.runner.block_tables.block_sizes
+
+    @property
+    def windows(self) -> list[int]:
+        """Of each group; 0 where it has none."""
+        groups = self.runner.kv_cache_config.kv_cache_groups
+        return [getattr(g.kv_cache_spec, "sliding_window", None) or 0 for g in groups]
+
+    @property
+    def full(self) -> int:
+        """The group without a window."""
+        return self.windows.index(0)
+
+    def first_needed(self, group: int, computed: int) -> int:
+        """The first column that the next token, at `computed`, still reads."""
+        window = self.windows[group]
+        return max(0, computed - window + 1) // self.sizes[group] if window else 0
+
+
+class Fault:
+    """One kind of fault: the method of its point is overridden."""
+
+    def output(self, engine: Engine, output: Any) -> None:
+        """Point a; the plan's rows are still those of the step before."""
+
+    def state(self, engine: Engine, output: Any) -> None:
+        """Point b, before the runner follows the output."""
+
+    def append(self, engine: Engine, row: int, blocks: tuple[list[int], ...]) -> Any:
+        """Point b: what the runner appends instead; None: nothing is changed."""
+
+    def planned(self, engine: Engine, batch: Any, tables: Any, slots: torch.Tensor) -> None:
+        """Point c."""
+
+    def metadata(self, engine: Engine, batch: Any, made: dict[str, Any]) -> None:
+        """Point d, and e: the forward's context is not made yet."""
+
+
+class FaultyTables:
+    """In front of the runner's BlockTables."""
+
+    kvguard_engine: Engine
+
+    def append_block_ids(
+        self, base: type, req_index: int, new_block_ids: Any, overwrite: bool
+    ) -> None:
+        plan = self.kvguard_engine.plan
+        if plan.due and not overwrite:
+            changed = plan.fault.append(self.kvguard_engine, req_index, new_block_ids)
+            new_block_ids = new_block_ids if changed is None else changed
+        base.append_block_ids(self, req_index, new_block_ids, overwrite)
+
+
+class FaultyModelState:
+    """In front of the runner's model state, which asks the builders for metadata."""
+
+    kvguard_engine: Engine
+
+    def prepare_attn(self, base: type, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
+        made = base.prepare_attn(self, input_batch, *args, **kwargs)
+        plan = self.kvguard_engine.plan
+        if plan.due and isinstance(made, dict):
+            plan.fault.metadata(self.kvguard_engine, input_batch, made)
+        return made
+
+
+class FaultyRunner:
+    """In front of the runner's own class, below the guard's."""
+
+    kvguard_engine: Engine
+
+    def execute_model(self, base: type, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        plan = self.kvguard_engine.plan
+        if plan.due:
+            plan.fault.state(self.kvguard_engine, scheduler_output)
+        return base.execute_model(self, scheduler_output, *args, **kwargs)
+
+    def prepare_attn(self, base: type, input_batch: Any) -> Any:
+        tables, slots = base.prepare_attn(self, input_batch)
+        plan = self.kvguard_engine.plan
+        if plan.due:
+            plan.fault.planned(self.kvguard_engine, input_batch, tables, slots)
+        return tables, slots
+
+
+class FaultyWorker(CPUWorker):
+    """A worker with a fault to come, and no guard."""
+
+    kvguard_plan: Plan
+
+    def init_device(self) -> None:
+        from layouts_vllm.faults import FAULTS
+
+        super().init_device()
+        name = os.environ.get(FAULT, "")
+        fault = FAULTS[name]() if name else None
+        self.kvguard_plan = Plan(fault, int(os.environ.get(AFTER, "1")))
+        self.kvguard_engine = Engine(self.kvguard_plan, self.model_runner)
+        exchange(self.model_runner, FaultyRunner, kvguard_engine=self.kvguard_engine)
+
+    def compile_or_warm_up_model(self) -> Any:
+        result = super().compile_or_warm_up_model()
+        runner, plan = self.model_runner, self.kvguard_plan
+        plan.live, plan.step = True, 0
+        plan.rows.clear()
+        exchange(runner.block_tables, FaultyTables, kvguard_engine=self.kvguard_engine)
+        exchange(runner.model_state, FaultyModelState, kvguard_engine=self.kvguard_engine)
+        return result
+
+    def execute_model(self, scheduler_output: Any) -> Any:
+        plan = self.kvguard_plan
+        plan.step += 1
+        if plan.due:
+            plan.fault.output(self.kvguard_engine, scheduler_output)
+        plan.follow(scheduler_output)
+        return super().execute_model(scheduler_output)
+
+
+FaultyGuardWorker = guarded_worker(FaultyWorker)

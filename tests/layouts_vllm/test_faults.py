@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each fault of faults_*.toml on a real engine of its layout: found at its first bad step."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from kvguard import KVGuardError
+from rig.engine import Engine
+from rig.workload import load
+
+from layouts_vllm.layouts import WINDOWS, Layout
+
+AFTER = 12  # steps: several requests are alive by then
+MOST_STEPS = 300  # a fault whose situation does not come by then is a broken test
+STEPS_BEHIND = 3  # that a run goes on behind a fault which must stay silent
+WORKLOAD_SEED = 1
+WORKER = "layouts_vllm.planting.FaultyGuardWorker"
+FIELDS = re.compile(r"(\S+?)=(\S+)")
+CASES = [(layout, fault) for layout in (WINDOWS,) for fault in layout.faults()]
+
+
+class Run:
+    """One guarded engine with one planted fault, driven until it ends or raises."""
+
+    def __init__(self, layout: Layout, fault: str) -> None:
+        guard = {"enabled": True, "action": "raise", "latch": True}
+        environ = {"KVGUARD_FAULT": fault, "KVGUARD_FAULT_AFTER": str(AFTER)}
+        self.error: BaseException | None = None
+        self.bytes_changed = self.tokens_released = 0
+        with layout.engine(WORKER, guard, **environ) as engine:
+            session = getattr(engine.runner, "kvguard_session", None)
+            assert session is not None and session.active, "the guard is not armed"
+            self._drive(engine, engine.worker.kvguard_plan)
+            self.planted = engine.worker.kvguard_plan.planted
+            self.step = session.stream.step
+            self.findings = session.guard.findings(0)
+            self.verdict = session.guard.verdict()
+
+    def _drive(self, engine: Engine, plan: Any) -> None:
+        pending = list(load(WORKLOAD_SEED).requests)
+        behind = 0
+        for clock in range(MOST_STEPS):
+            while pending and pending[0].step <= clock:
+                request = pending.pop(0)
+                engine.add(request.name, request.prompt, request.max_tokens)
+            if not engine.busy:
+                continue
+            before = engine.kv_snapshot() if plan.step + 1 >= AFTER else None
+            tokens = sum(map(len, engine.tokens.values()))
+            stood = plan.planted is not None
+            try:
+                engine.step()
+            except Exception as error:  # noqa: BLE001  whatever the engine raises is a result
+                self.error = error
+            if before is not None and plan.planted is not None and not stood:
+                self.bytes_changed = before.changed_bytes(engine.kv_snapshot())
+                self.tokens_released = sum(map(len, engine.tokens.values())) - tokens
+            behind += stood
+            if self.error is not None or behind == STEPS_BEHIND:
+                return
+
+
+@pytest.mark.parametrize(
+    ("layout", "fault"), CASES, ids=[f"{la.name}-{f['point']}-{f['name']}" for la, f in CASES]
+)
+def test_planted(layout: Layout, fault: dict[str, Any], figures: list[str]) -> None:
+    run = Run(layout, fault["name"])
+    what = f"fault {layout.name} {fault['point']} {fault['name']}"
+    assert run.planted is not None, "the situation for this fault did not come"
+    if fault["code"] == "none":
+        assert run.error is None
+        assert run.findings == []
+        figures.append(f"{what}: step {run.planted.step}, silent, as listed")
+        return
+    assert isinstance(run.error, KVGuardError), f"no error reached the caller: {run.error!r}"
+    line = str(run.error).splitlines()[0]
+    fields = dict(FIELDS.findall(line))
+    first = next(f for _, _, f in run.findings if f["first_cause"])
+    assert line.startswith(f"kvguard {fault['code']} "), line
+    assert f"KV{first['code']:04d}" == fault["code"]
+    assert run.step == int(fields["step"]) == run.planted.step, (run.planted, line)
+    assert (-1 if first["group"] is None else first["group"]) == fault["group"], line
+    if fault["cause"]:
+        assert fault["cause"] in [kind for kind, _ in first["causes"]], line
+    assert {"none": "begin"}.get(first["stage"], first["stage"]) == fault["stage"], line
+    assert run.bytes_changed == 0, f"{run.bytes_changed} KV bytes were written"
+    assert run.tokens_released == 0, f"{run.tokens_released} tokens were released"
+    assert run.verdict["verdict"] == "violated"
+    figures.append(
+        f"{what}: {fault['code']} at step {run.planted.step}, steps to detection "
+        f"{int(fields['step']) - run.planted.step}, KV bytes changed {run.bytes_changed}, "
+        f"tokens released {run.tokens_released}"
+    )
