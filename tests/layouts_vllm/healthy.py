@@ -25,6 +25,8 @@ class Account:
     gaps: list[dict[str, Any]]
     findings: list[Any]
     coverage: list[dict[str, Any]]
+    status: dict[str, Any]
+    report: str
 
     def judged(self, stage: str, family: str, group: int | None = None) -> int:
         """Facts of a family that were judged at a stage of the target pass."""
@@ -43,8 +45,15 @@ def run_on(layout: Layout, workload: Workload, after_step: Watch | None = None) 
         assert session is not None and session.active, "the guard is not armed"
         result = engine.run(workload, after_step=after_step)
         guard = session.guard
+        life = engine.worker._kvguard
         return Account(
-            result, guard.verdict(), guard.gaps(), guard.findings(0), guard.coverage()
+            result,
+            guard.verdict(),
+            guard.gaps(),
+            guard.findings(0),
+            guard.coverage(),
+            life.compose(),
+            life.coverage_report(),
         )
 
 

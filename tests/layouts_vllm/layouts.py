@@ -23,6 +23,7 @@ class Layout:
     model: str
     options: dict[str, Any] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
+    faults_in: str = ""  # a list that it shares with another layout
 
     @property
     def standing_gaps(self) -> list[str]:
@@ -30,8 +31,9 @@ class Layout:
 
     def faults(self) -> list[dict[str, Any]]:
         """The layout's list of faults; fixed before what finds them."""
-        path = HERE / f"faults_{self.name}.toml"
-        return tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
+        path = HERE / f"faults_{self.faults_in or self.name}.toml"
+        faults = tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
+        return [fault for fault in faults if fault.get("only", self.name) == self.name]
 
     def engine(self, worker_cls: str, guard: dict[str, Any], **environ: str) -> Engine:
         """A fresh engine; `guard` is its kv_guard_config."""
@@ -47,3 +49,19 @@ class Layout:
 # 35 blocks for up to 8 requests of up to 256 tokens: preemptions come by themselves, and blocks
 # behind a window are soon another's.
 WINDOWS = Layout("windows", "tiny_gemma3", {"num_gpu_blocks_override": 36})
+DRAFTS = {"num_speculative_tokens": 3, "prompt_lookup_min": 1, "prompt_lookup_max": 3}
+KEEP_ASYNC = {"KVGUARD_RIG_ASYNC": "1"}
+NGRAM = Layout(
+    "ngram",
+    "tiny_llama",
+    {"speculative_config": {"method": "ngram"} | DRAFTS},
+    faults_in="drafts",
+)
+NGRAM_ASYNC = Layout(
+    "ngram-async",
+    "tiny_llama",
+    {"speculative_config": {"method": "ngram_gpu"} | DRAFTS, "async_scheduling": True},
+    KEEP_ASYNC,
+    faults_in="drafts",
+)
+ASYNC = Layout("async", "tiny_llama", {"async_scheduling": True}, KEEP_ASYNC)

@@ -31,6 +31,7 @@ class Plan:
     rows: dict[str, list[list[int]]] = field(default_factory=dict)  # of each group
     computed: dict[str, int] = field(default_factory=dict)  # before this step, as scheduled
     scheduled: dict[str, int] = field(default_factory=dict)
+    drafts: dict[str, int] = field(default_factory=dict)  # of them
 
     @property
     def due(self) -> bool:
@@ -53,6 +54,8 @@ class Plan:
             for row, more in zip(self.rows[request], blocks or (), strict=bool(blocks)):
                 row.extend(more)
         self.scheduled = dict(output.num_scheduled_tokens)
+        drafts = output.scheduled_spec_decode_tokens
+        self.drafts = {request: len(drafts.get(request, ())) for request in self.scheduled}
 
     def set(self, request: str, what: str) -> None:
         """The fault stands."""
@@ -65,6 +68,14 @@ class Engine:
 
     plan: Plan
     runner: Any
+    batch: Any = None  # of this step, when it is made
+
+    def goes_on(self, request: str, steps: int = 2) -> bool:
+        """Whether it has tokens left for some more steps, whatever is accepted."""
+        states = self.runner.req_states
+        slot = states.req_id_to_index[request]
+        most = (1 + self.runner.num_speculative_steps) * steps
+        return int(states.total_len.gpu[slot]) + most < int(states.max_seq_len[slot])
 
     @property
     def sizes(self) -> list[int]:
@@ -100,11 +111,21 @@ class Fault:
     def append(self, engine: Engine, row: int, blocks: tuple[list[int], ...]) -> Any:
         """Point b: what the runner appends instead; None: nothing is changed."""
 
+    def inputs(self, engine: Engine, batch: Any) -> None:
+        """Point b, when the batch is made."""
+
     def planned(self, engine: Engine, batch: Any, tables: Any, slots: torch.Tensor) -> None:
         """Point c."""
 
     def metadata(self, engine: Engine, batch: Any, made: dict[str, Any]) -> None:
-        """Point d, and e: the forward's context is not made yet."""
+        """Point d."""
+
+    def sampled(self, engine: Engine, batch: Any, sampled: Any, rejected: Any) -> None:
+        """Point s: the counts are changed in place."""
+
+    def counted(self, engine: Engine, batch: Any, rejected: torch.Tensor) -> torch.Tensor:
+        """Point u: what the runner takes off its counts."""
+        return rejected
 
 
 class FaultyTables:
@@ -145,6 +166,36 @@ class FaultyRunner:
         if plan.due:
             plan.fault.state(self.kvguard_engine, scheduler_output)
         return base.execute_model(self, scheduler_output, *args, **kwargs)
+
+    def prepare_inputs(self, base: type, *args: Any, **kwargs: Any) -> Any:
+        batch = self.kvguard_engine.batch = base.prepare_inputs(self, *args, **kwargs)
+        plan = self.kvguard_engine.plan
+        if plan.due:
+            plan.fault.inputs(self.kvguard_engine, batch)
+        return batch
+
+    def sample(self, base: type, *args: Any, **kwargs: Any) -> Any:
+        output, sampled, rejected = base.sample(self, *args, **kwargs)
+        engine = self.kvguard_engine
+        if engine.plan.due:
+            engine.plan.fault.sampled(engine, engine.batch, sampled, rejected)
+        return output, sampled, rejected
+
+    def postprocess_sampled(
+        self,
+        base: type,
+        idx_mapping: Any,
+        sampled_tokens: Any,
+        num_sampled: Any,
+        num_rejected: Any,
+        query_start_loc: Any = None,
+    ) -> None:
+        engine = self.kvguard_engine
+        if engine.plan.due:
+            num_rejected = engine.plan.fault.counted(engine, engine.batch, num_rejected)
+        base.postprocess_sampled(
+            self, idx_mapping, sampled_tokens, num_sampled, num_rejected, query_start_loc
+        )
 
     def prepare_attn(self, base: type, input_batch: Any) -> Any:
         tables, slots = base.prepare_attn(self, input_batch)

@@ -11,7 +11,7 @@ from kvguard import KVGuardError
 from rig.engine import Engine
 from rig.workload import load
 
-from layouts_vllm.layouts import WINDOWS, Layout
+from layouts_vllm.layouts import ASYNC, NGRAM, NGRAM_ASYNC, WINDOWS, Layout
 
 AFTER = 12  # steps: several requests are alive by then
 MOST_STEPS = 300  # a fault whose situation does not come by then is a broken test
@@ -19,7 +19,9 @@ STEPS_BEHIND = 3  # that a run goes on behind a fault which must stay silent
 WORKLOAD_SEED = 1
 WORKER = "layouts_vllm.planting.FaultyGuardWorker"
 FIELDS = re.compile(r"(\S+?)=(\S+)")
-CASES = [(layout, fault) for layout in (WINDOWS,) for fault in layout.faults()]
+CASES = [
+    (layout, fault) for layout in (WINDOWS, NGRAM, NGRAM_ASYNC, ASYNC) for fault in layout.faults()
+]
 
 
 class Run:
@@ -33,13 +35,13 @@ class Run:
         with layout.engine(WORKER, guard, **environ) as engine:
             session = getattr(engine.runner, "kvguard_session", None)
             assert session is not None and session.active, "the guard is not armed"
-            self._drive(engine, engine.worker.kvguard_plan)
+            self._drive(engine, engine.worker.kvguard_plan, session)
             self.planted = engine.worker.kvguard_plan.planted
             self.step = session.stream.step
             self.findings = session.guard.findings(0)
             self.verdict = session.guard.verdict()
 
-    def _drive(self, engine: Engine, plan: Any) -> None:
+    def _drive(self, engine: Engine, plan: Any, session: Any) -> None:
         pending = list(load(WORKLOAD_SEED).requests)
         behind = 0
         for clock in range(MOST_STEPS):
@@ -51,11 +53,12 @@ class Run:
             before = engine.kv_snapshot() if plan.step + 1 >= AFTER else None
             tokens = sum(map(len, engine.tokens.values()))
             stood = plan.planted is not None
+            found = session.guard.verdict()["violated_steps"]
             try:
                 engine.step()
             except Exception as error:  # noqa: BLE001  whatever the engine raises is a result
                 self.error = error
-            if before is not None and plan.planted is not None and not stood:
+            if before is not None and session.guard.verdict()["violated_steps"] > found:
                 self.bytes_changed = before.changed_bytes(engine.kv_snapshot())
                 self.tokens_released = sum(map(len, engine.tokens.values())) - tokens
             behind += stood
@@ -81,16 +84,20 @@ def test_planted(layout: Layout, fault: dict[str, Any], figures: list[str]) -> N
     first = next(f for _, _, f in run.findings if f["first_cause"])
     assert line.startswith(f"kvguard {fault['code']} "), line
     assert f"KV{first['code']:04d}" == fault["code"]
-    assert run.step == int(fields["step"]) == run.planted.step, (run.planted, line)
+    behind = fault.get("behind", 0)
+    assert run.step == int(fields["step"]) == run.planted.step + behind, (run.planted, line)
     assert (-1 if first["group"] is None else first["group"]) == fault["group"], line
     if fault["cause"]:
         assert fault["cause"] in [kind for kind, _ in first["causes"]], line
     assert {"none": "begin"}.get(first["stage"], first["stage"]) == fault["stage"], line
-    assert run.bytes_changed == 0, f"{run.bytes_changed} KV bytes were written"
+    if fault.get("wrote"):
+        assert run.bytes_changed > 0, "the step did not run"
+    else:
+        assert run.bytes_changed == 0, f"{run.bytes_changed} KV bytes were written"
     assert run.tokens_released == 0, f"{run.tokens_released} tokens were released"
     assert run.verdict["verdict"] == "violated"
     figures.append(
-        f"{what}: {fault['code']} at step {run.planted.step}, steps to detection "
-        f"{int(fields['step']) - run.planted.step}, KV bytes changed {run.bytes_changed}, "
+        f"{what}: {fault['code']} at step {run.step}, steps to detection "
+        f"{run.step - run.planted.step - behind}, KV bytes changed {run.bytes_changed}, "
         f"tokens released {run.tokens_released}"
     )

@@ -122,6 +122,10 @@ class FullAttentionSpec:
     tokens_per_state = 1
 
 
+class ChunkedLocalAttentionSpec(FullAttentionSpec):
+    attention_chunk_size = 8
+
+
 class SlidingWindowSpec(FullAttentionSpec):
     sliding_window = 8
 

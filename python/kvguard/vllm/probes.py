@@ -350,9 +350,7 @@ def probe(worker: Any) -> Facts:
         fail("elastic expert parallelism redirects writes to the null block: no rules")
     if not cache.kv_cache_groups:
         fail("the model has no KV cache")
-    groups = [
-        probe_group(i, group, tables) for i, group in enumerate(cache.kv_cache_groups)
-    ]
+    groups = [probe_group(i, group, tables) for i, group in enumerate(cache.kv_cache_groups)]
     final_layers, final_gaps = probe_final(runner, len(groups))
     gaps += final_gaps
     scheduler = attribute(vllm_config, "scheduler_config", "VllmConfig")
