@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make check-layouts` runs: layouts of a real vLLM V2 engine on a CPU, with the guard in it."""
+"""What `make check-layouts` runs: layouts of a real vLLM V2 engine, with the guard in it."""
 
 from __future__ import annotations
 

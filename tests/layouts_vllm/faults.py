@@ -64,11 +64,17 @@ class OneBlockInTwoGroups(Fault):
 
 
 class NullBlockBound(Fault):
+    group = 1
+
     def output(self, engine: Engine, output: Any) -> None:
         for request, said in appends(output):
-            said[1][-1] = 0
-            engine.plan.set(request, "group 1")
+            said[self.group][-1] = 0
+            engine.plan.set(request, f"group {self.group}")
             return
+
+
+class NullBlockInOneGroup(NullBlockBound):
+    group = 0
 
 
 class AppendMissing(Fault):
@@ -275,8 +281,14 @@ class SlotsOfOtherGroupForALayer(LayerElsewhere):
 
 
 class LayerWithoutSlots(LayerElsewhere):
+    group = 1
+
     def choose(self, engine: Engine) -> tuple[str, list[str] | None]:
-        return layers(engine, 1)[1], None
+        return layers(engine, self.group)[1], None
+
+
+class LatentsNotWritten(LayerWithoutSlots):
+    group = 0
 
 
 # --- drafts: points a to d, s and u --------------------------------------------------------------
@@ -487,6 +499,50 @@ class LengthsOfStepBefore(Fault):
         engine.plan.set(batch.req_ids[0], f"{fresh.seq_lens.tolist()}")
 
 
+# --- metadata with parts for decodes and prefills -------------------------------------------------
+
+
+def parts(engine: Engine, made: dict[str, Any], part: str) -> Any:
+    """A copy of one part, which every layer is given from now on; None where the step has none."""
+    first = made[layers(engine, 0)[0]]
+    if getattr(first, part) is None:
+        return None
+    fresh = copy.copy(first)
+    setattr(fresh, part, copy.copy(getattr(first, part)))
+    made.update(dict.fromkeys(layers(engine, 0), fresh))
+    return getattr(fresh, part)
+
+
+class DecodeRowsSwapped(Fault):
+    def metadata(self, engine: Engine, batch: Any, made: dict[str, Any]) -> None:
+        decode = parts(engine, made, "decode")
+        if decode is None or len(decode.block_table) < 2:
+            return
+        decode.block_table = decode.block_table.clone()
+        decode.block_table[:2] = decode.block_table[:2].flip(0)
+        engine.plan.set(batch.req_ids[0], f"row 0 and row 1 ({batch.req_ids[1]})")
+
+
+class DecodeLengthShort(Fault):
+    def metadata(self, engine: Engine, batch: Any, made: dict[str, Any]) -> None:
+        decode = parts(engine, made, "decode")
+        if decode is None:
+            return
+        decode.seq_lens = decode.seq_lens.clone()
+        decode.seq_lens[0] -= 1
+        engine.plan.set(batch.req_ids[0], "row 0")
+
+
+class PrefillOffsetsShifted(Fault):
+    def metadata(self, engine: Engine, batch: Any, made: dict[str, Any]) -> None:
+        prefill = parts(engine, made, "prefill")
+        if prefill is None:
+            return
+        prefill.query_start_loc = prefill.query_start_loc.clone()
+        prefill.query_start_loc[-1] -= 1
+        engine.plan.set(batch.req_ids[-1], f"{prefill.query_start_loc.tolist()}")
+
+
 FAULTS: dict[str, type[Fault]] = {
     "freed-too-early": FreedTooEarly,
     "one-block-in-two-groups": OneBlockInTwoGroups,
@@ -527,4 +583,9 @@ FAULTS: dict[str, type[Fault]] = {
     "table-of-the-step-before": TableOfStepBefore,
     "slots-of-the-step-before": SlotsOfStepBefore,
     "lengths-of-the-step-before": LengthsOfStepBefore,
+    "null-block-in-one-group": NullBlockInOneGroup,
+    "decode-rows-swapped": DecodeRowsSwapped,
+    "decode-length-short": DecodeLengthShort,
+    "prefill-offsets-shifted": PrefillOffsetsShifted,
+    "latents-not-written": LatentsNotWritten,
 }

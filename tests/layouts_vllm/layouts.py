@@ -65,3 +65,11 @@ NGRAM_ASYNC = Layout(
     faults_in="drafts",
 )
 ASYNC = Layout("async", "tiny_llama", {"async_scheduling": True}, KEEP_ASYNC)
+# The reference kernel for latents takes blocks of 16 and bfloat16; vLLM gives it neither chunked
+# prefill nor prefix caching.
+MLA = Layout(
+    "mla",
+    "tiny_dsv2",
+    {"dtype": "bfloat16", "block_size": 16, "num_gpu_blocks_override": 40},
+)
+POOLING = Layout("pooling", "tiny_llama", {"runner": "pooling", "convert": "embed"})

@@ -11,7 +11,7 @@ from kvguard import KVGuardError
 from rig.engine import Engine
 from rig.workload import load
 
-from layouts_vllm.layouts import ASYNC, NGRAM, NGRAM_ASYNC, WINDOWS, Layout
+from layouts_vllm.layouts import ASYNC, MLA, NGRAM, NGRAM_ASYNC, POOLING, WINDOWS, Layout
 
 AFTER = 12  # steps: several requests are alive by then
 MOST_STEPS = 300  # a fault whose situation does not come by then is a broken test
@@ -20,7 +20,7 @@ WORKLOAD_SEED = 1
 WORKER = "layouts_vllm.planting.FaultyGuardWorker"
 FIELDS = re.compile(r"(\S+?)=(\S+)")
 CASES = [
-    (layout, fault) for layout in (WINDOWS, NGRAM, NGRAM_ASYNC, ASYNC) for fault in layout.faults()
+    (layout, fault) for layout in (WINDOWS, NGRAM, NGRAM_ASYNC, ASYNC, MLA, POOLING) for fault in layout.faults()
 ]
 
 

@@ -172,7 +172,6 @@ REASONS = [
     ),
     ("dbo", change("vllm_config.parallel_config.enable_dbo", True), "dual-batch overlap"),
     ("speculation", change("vllm_config.speculative_config", object()), "speculative decoding"),
-    ("pooling", change("model_runner.is_pooling_model", True), "pooling"),
     ("encoder-decoder", change("model_runner.is_encoder_decoder", True), "encoder-decoder"),
     (
         "chunked group",

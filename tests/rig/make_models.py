@@ -107,7 +107,37 @@ def _gemma3(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     return tensors
 
 
-_BUILDERS = {"llama": _llama, "gemma3_text": _gemma3}
+def _deepseek_v2(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """Dense layers alone: as many as there are (first_k_dense_replace)."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    vocab, heads = config["vocab_size"], config["num_attention_heads"]
+    latent, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    nope, value = config["qk_nope_head_dim"], config["v_head_dim"]
+    draw = _Uniform(seed).matrix
+    ones = np.ones(hidden, dtype=np.float32)
+    tensors = {
+        "model.embed_tokens.weight": draw(vocab, hidden, 1.0, fan_in=1),
+        "lm_head.weight": draw(vocab, hidden, GAIN_HEAD),
+        "model.norm.weight": ones,
+    }
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        tensors |= {
+            prefix + "self_attn.q_proj.weight": draw(heads * (nope + rope), hidden, GAIN_QK),
+            prefix + "self_attn.kv_a_proj_with_mqa.weight": draw(latent + rope, hidden, 1.0),
+            prefix + "self_attn.kv_a_layernorm.weight": np.ones(latent, dtype=np.float32),
+            prefix + "self_attn.kv_b_proj.weight": draw(heads * (nope + value), latent, GAIN_VALUE),
+            prefix + "self_attn.o_proj.weight": draw(hidden, heads * value, GAIN_VALUE),
+            prefix + "mlp.gate_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.up_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.down_proj.weight": draw(hidden, inner, 1.0),
+            prefix + "input_layernorm.weight": ones,
+            prefix + "post_attention_layernorm.weight": ones,
+        }
+    return tensors
+
+
+_BUILDERS = {"llama": _llama, "gemma3_text": _gemma3, "deepseek_v2": _deepseek_v2}
 
 
 def names() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from vllm.forward_context import get_forward_context, is_forward_context_available
 
 from kvguard import _core
-from kvguard.vllm.probes import FINAL_ATTRIBUTES, FINAL_UNSEEN, Facts, FinalLayer
+from kvguard.vllm.probes import FINAL_ATTRIBUTES, FINAL_PARTS, FINAL_UNSEEN, Facts, FinalLayer
 
 DTYPES = {"torch.int32": _core.I32, "torch.int64": _core.I64}
 
@@ -216,6 +216,8 @@ class PlanReader:
         if kind not in self._names:
             self._names[kind] = names_of(metadata)
         names = self._names[kind]
+        if names is None and all(hasattr(metadata, name) for name in FINAL_PARTS):
+            return joined(metadata)
         tensors = tuple(getattr(metadata, name, None) for name in names) if names else (None,)
         if any(tensor is None for tensor in tensors):
             raise Unreadable(
@@ -252,6 +254,27 @@ class PlanReader:
                 raise Unreadable("plan-unreadable", f"an array of {name} is no array of integers")
             code = self._dtypes[dtype] = DTYPES[name]
         return code
+
+
+def joined(metadata: Any) -> tuple[Any, ...]:
+    """(table, slots, seq_lens, query_start) of metadata that keep rows with one token apart from the
+    others. They are copies: a plan has its rows in one array."""
+    import torch  # not before the engine has it
+
+    decodes, start = metadata.num_decodes, metadata.query_start_loc
+    tables, lengths, starts = [], [], [start[: decodes + 1]]
+    if metadata.decode is not None:
+        tables.append(metadata.decode.block_table[:decodes])
+        lengths.append(metadata.decode.seq_lens[:decodes])
+    if metadata.prefill is not None:
+        own = metadata.prefill.query_start_loc
+        context = metadata.prefill.chunked_context
+        tables.append(metadata.prefill.block_table)
+        lengths.append(own.diff() if context is None else own.diff() + context.context_lens)
+        starts.append(own[1:] + metadata.num_decode_tokens)
+    if not tables:
+        raise Unreadable(FINAL_UNSEEN, f"{type(metadata).__name__} has neither of its parts")
+    return torch.cat(tables), metadata.slot_mapping, torch.cat(lengths), torch.cat(starts)
 
 
 def names_of(metadata: Any) -> tuple[str, ...] | None:

@@ -54,6 +54,17 @@ FINAL_ATTRIBUTES = {
 }
 
 
+# Metadata that keep rows with one token apart from the others, as those of latent caches do.
+FINAL_PARTS = (
+    "num_decodes",
+    "num_decode_tokens",
+    "decode",
+    "prefill",
+    "query_start_loc",
+    "slot_mapping",
+)
+
+
 class NotArmed(Exception):  # noqa: N818  the word that is printed
     """Why the guard does not judge this engine. The engine runs."""
 
@@ -138,8 +149,6 @@ def probe_configuration(vllm_config: Any, runner: Any) -> None:
         fail("data parallelism with collectives between the ranks has no rules in this version")
     if getattr(parallel, "enable_dbo", False) or getattr(runner, "ubatch_runner", None) is not None:
         fail("dual-batch overlap has no rules in this version")
-    if getattr(runner, "is_pooling_model", False):
-        fail("pooling models have no rules in this version")
     if getattr(runner, "is_encoder_decoder", False):
         fail("encoder-decoder models have no rules in this version")
     if getattr(runner, "pcp_manager", None) is not None:
@@ -148,7 +157,7 @@ def probe_configuration(vllm_config: Any, runner: Any) -> None:
 
 def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, int]]:
     """The most drafts of a step, and where postprocess_sampled takes what was sampled and what was
-    rejected. Only drafts that are looked up in the text: a model that drafts writes KV of its own."""
+    rejected. Only drafts that are looked up: a model that drafts writes KV of its own."""
     config = getattr(vllm_config, "speculative_config", None)
     steps = getattr(runner, "num_speculative_steps", 0)
     if config is None:
@@ -310,16 +319,19 @@ def shows_tensors(backend: Any) -> bool | None:
     """Whether the backend's metadata class has the tensors by name; None where its class cannot be
     told beforehand: its metadata are looked at, and what they do not show is a standing gap."""
     try:
-        builder = type(backend.get_metadata_builder(0))
+        builder = backend.get_metadata_builder(0)
     except (AttributeError, IndexError, TypeError):
         return False
-    for base in inspect.getmro(builder):
+    made = getattr(builder, "metadata_cls", None)
+    for base in inspect.getmro(type(builder)) if made is None else ():
         for generic in base.__dict__.get("__orig_bases__", ()):
             for argument in getattr(generic, "__args__", ()):
-                if dataclasses.is_dataclass(argument):
-                    names = {f.name for f in dataclasses.fields(argument)}
-                    return all(names.intersection(known) for known in FINAL_ATTRIBUTES.values())
-    return None
+                made = argument if made is None and dataclasses.is_dataclass(argument) else made
+    if not dataclasses.is_dataclass(made):
+        return None
+    names = {f.name for f in dataclasses.fields(made)}
+    parts = names.issuperset(FINAL_PARTS)
+    return parts or all(names.intersection(known) for known in FINAL_ATTRIBUTES.values())
 
 
 def probe_forward_context() -> bool:
