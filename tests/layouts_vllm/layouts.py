@@ -64,6 +64,13 @@ NGRAM_ASYNC = Layout(
     KEEP_ASYNC,
     faults_in="drafts",
 )
+# The three at once: columns leave a window by what was accepted, and frees wait for it.
+WINDOWS_NGRAM_ASYNC = Layout(
+    "windows-ngram-async",
+    "tiny_gemma3",
+    WINDOWS.options | NGRAM_ASYNC.options,
+    KEEP_ASYNC,
+)
 ASYNC = Layout("async", "tiny_llama", {"async_scheduling": True}, KEEP_ASYNC)
 # The reference kernel for latents takes blocks of 16 and bfloat16; vLLM gives it neither chunked
 # prefill nor prefix caching.

@@ -2,8 +2,8 @@
 """Plants faults in a real engine with several cache groups, below the guard.
 
 `FaultyGuardWorker` is the guard's subclass of a CPUWorker whose runner, block tables and model
-state are of faulty subclasses. Which fault, and from which step on, comes from the environment, as in
-slice/planting.py. A fault is planted once, at the first step whose situation allows it, and
+state are of faulty subclasses. Which fault, and from which step on, comes from the environment, as
+in slice/planting.py. A fault is planted once, at the first step whose situation allows it, and
 `planted` says where.
 """
 

@@ -8,16 +8,18 @@ import pytest
 from rig.workload import load
 
 from layouts_vllm import healthy
-from layouts_vllm.layouts import NGRAM, NGRAM_ASYNC, Layout
+from layouts_vllm.layouts import NGRAM, NGRAM_ASYNC, WINDOWS_NGRAM_ASYNC, Layout
 
 SEEDS = (0, 1, 2)
+REQUESTS = 30  # of a workload: the kernels that look up drafts are slow here
+LAYOUTS = (NGRAM, NGRAM_ASYNC, WINDOWS_NGRAM_ASYNC)
 LEAST_DRAFTS = 21
 
 
-@pytest.mark.parametrize("layout", [NGRAM, NGRAM_ASYNC], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clean_with_equal_tokens(layout: Layout, seed: int, figures: list[str]) -> None:
-    workload = load(seed)
+    workload = load(seed, REQUESTS)
     off = healthy.run_off(layout, workload)
     on = healthy.run_on(layout, workload)
     healthy.check(layout, off, on)
@@ -37,7 +39,7 @@ def test_clean_with_equal_tokens(layout: Layout, seed: int, figures: list[str]) 
 
 
 def test_tokens_are_those_without_drafts(figures: list[str]) -> None:
-    workload = load(SEEDS[0])
+    workload = load(SEEDS[0], REQUESTS)
     with_drafts = healthy.run_off(NGRAM, workload).tokens
     without = healthy.run_off(Layout("plain", "tiny_llama"), workload).tokens
     # An aborted request is as far as its step count lets it be.

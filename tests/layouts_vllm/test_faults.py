@@ -11,6 +11,7 @@ from kvguard import KVGuardError
 from rig.engine import Engine
 from rig.workload import load
 
+from layouts_vllm import healthy
 from layouts_vllm.layouts import ASYNC, MLA, NGRAM, NGRAM_ASYNC, POOLING, WINDOWS, Layout
 
 AFTER = 12  # steps: several requests are alive by then
@@ -20,7 +21,9 @@ WORKLOAD_SEED = 1
 WORKER = "layouts_vllm.planting.FaultyGuardWorker"
 FIELDS = re.compile(r"(\S+?)=(\S+)")
 CASES = [
-    (layout, fault) for layout in (WINDOWS, NGRAM, NGRAM_ASYNC, ASYNC, MLA, POOLING) for fault in layout.faults()
+    (layout, fault)
+    for layout in (WINDOWS, NGRAM, NGRAM_ASYNC, ASYNC, MLA, POOLING)
+    for fault in layout.faults()
 ]
 
 
@@ -32,6 +35,7 @@ class Run:
         environ = {"KVGUARD_FAULT": fault, "KVGUARD_FAULT_AFTER": str(AFTER)}
         self.error: BaseException | None = None
         self.bytes_changed = self.tokens_released = 0
+        self.tokens: dict[str, tuple[int, ...]] = {}
         with layout.engine(WORKER, guard, **environ) as engine:
             session = getattr(engine.runner, "kvguard_session", None)
             assert session is not None and session.active, "the guard is not armed"
@@ -40,6 +44,7 @@ class Run:
             self.step = session.stream.step
             self.findings = session.guard.findings(0)
             self.verdict = session.guard.verdict()
+            self.tokens = dict(engine.tokens)
 
     def _drive(self, engine: Engine, plan: Any, session: Any) -> None:
         pending = list(load(WORKLOAD_SEED).requests)
@@ -60,6 +65,7 @@ class Run:
                 self.error = error
             if before is not None and session.guard.verdict()["violated_steps"] > found:
                 self.bytes_changed = before.changed_bytes(engine.kv_snapshot())
+            if self.error is not None:
                 self.tokens_released = sum(map(len, engine.tokens.values())) - tokens
             behind += stood
             if self.error is not None or behind == STEPS_BEHIND:
@@ -92,6 +98,9 @@ def test_planted(layout: Layout, fault: dict[str, Any], figures: list[str]) -> N
     assert {"none": "begin"}.get(first["stage"], first["stage"]) == fault["stage"], line
     if fault.get("wrote"):
         assert run.bytes_changed > 0, "the step did not run"
+        right = healthy.run_off(layout, load(WORKLOAD_SEED)).tokens
+        wrong = [r for r, got in run.tokens.items() if right[r][: len(got)] != got]
+        assert wrong == [], "what was released is not from steps before it"
     else:
         assert run.bytes_changed == 0, f"{run.bytes_changed} KV bytes were written"
     assert run.tokens_released == 0, f"{run.tokens_released} tokens were released"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that gives embeddings: its output leaves through execute_model, and nothing is sampled."""
+"""A model that gives embeddings: output leaves through execute_model, and nothing is sampled."""
 
 from __future__ import annotations
 
@@ -21,6 +21,4 @@ def test_clean_with_equal_embeddings(seed: int, figures: list[str]) -> None:
     assert on.result.prefix_hits > 0
     given = [r for r in workload.requests if on.result.tokens[r.name]]
     assert len(given) >= len(workload.requests) - workload.aborts
-    figures.append(
-        f"pooling seed {seed}: {len(given)} embeddings, {healthy.figures_of(on)}"
-    )
+    figures.append(f"pooling seed {seed}: {len(given)} embeddings, {healthy.figures_of(on)}")

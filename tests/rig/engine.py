@@ -25,7 +25,7 @@ environment.activate()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import vllm.envs  # noqa: E402
-from vllm import LLM, PoolingParams, SamplingParams  # noqa: E402
+from vllm import LLM, EngineArgs, LLMEngine, PoolingParams, SamplingParams  # noqa: E402
 
 OPTIONS = environment.ENGINE_OPTIONS
 
@@ -121,7 +121,11 @@ class Engine:
         self.preemptions: collections.Counter[str] = collections.Counter()
         self.steps = 0
         try:
-            self._llm_engine = LLM(model=str(folder), **arguments).llm_engine
+            if self._pools:  # vllm.LLM wants a tokenizer for these
+                given = EngineArgs(model=str(folder), **arguments)
+                self._llm_engine = LLMEngine.from_engine_args(given)
+            else:
+                self._llm_engine = LLM(model=str(folder), **arguments).llm_engine
         except BaseException:
             self._restore_environ()
             raise

@@ -257,8 +257,8 @@ class PlanReader:
 
 
 def joined(metadata: Any) -> tuple[Any, ...]:
-    """(table, slots, seq_lens, query_start) of metadata that keep rows with one token apart from the
-    others. They are copies: a plan has its rows in one array."""
+    """(table, slots, seq_lens, query_start) of metadata that keep rows with one token apart from
+    the others. They are copies: a plan has its rows in one array."""
     import torch  # not before the engine has it
 
     decodes, start = metadata.num_decodes, metadata.query_start_loc
