@@ -105,7 +105,8 @@ void Bind(nb::module_& m) {
       .def("plan", &Stream::Plan, nb::arg("stage"), nb::arg("req_ids").none(),
            nb::arg("padded_rows"), nb::arg("num_tokens"), nb::arg("padded_tokens"),
            nb::arg("query_start").none(), nb::arg("seq_lens").none(), nb::arg("positions").none(),
-           nb::arg("groups").none())
+           nb::arg("groups").none(), nb::arg("pass_") = static_cast<uint32_t>(KVGUARD_PASS_TARGET),
+           nb::arg("pass_index") = 0)
       .def("outcome", &Stream::Outcome, nb::arg("req_ids").none(), nb::arg("sampled").none(),
            nb::arg("rejected").none())
       .def("end", &Stream::End, nb::arg("flags") = 0)

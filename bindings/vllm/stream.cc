@@ -162,7 +162,7 @@ uint32_t Stream::Begin(nb::handle scheduler_output) {
 
 uint32_t Stream::Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, uint64_t num_tokens,
                       uint64_t padded_tokens, nb::handle query_start, nb::handle seq_lens,
-                      nb::handle positions, nb::handle groups) {
+                      nb::handle positions, nb::handle groups, uint32_t pass, uint32_t pass_index) {
   if (!open_ || !judged_) return kUnjudged;
   kvguard_plan plan;
   std::memset(&plan, 0, sizeof(plan));
@@ -188,7 +188,8 @@ uint32_t Stream::Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, 
     sentence_ = sentence;
     return flags | kNotFed;
   }
-  plan.pass = KVGUARD_PASS_TARGET;
+  plan.pass = pass;
+  plan.pass_index = pass_index;
   plan.stage = stage;
   plan.num_rows = keys_.size();
   plan.padded_rows = padded_rows;

@@ -32,9 +32,10 @@ class Stream {
   // groups: tuples (group, slots address, count, dtype, table address, dtype, rows, columns, row
   // stride, address of the rows' live columns, count, dtype). An address of 0 is an absent array.
   // dtypes: kvguard_dtype.
+  // pass: of the target, or of the draft model, with its number.
   uint32_t Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, uint64_t num_tokens,
                 uint64_t padded_tokens, nb::handle query_start, nb::handle seq_lens,
-                nb::handle positions, nb::handle groups);
+                nb::handle positions, nb::handle groups, uint32_t pass, uint32_t pass_index);
   // What the open step's rows sampled and rejected, before it ends: (address, count, dtype), one
   // value a row.
   uint32_t Outcome(nb::handle req_ids, nb::handle sampled, nb::handle rejected);

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rig import make_models
 from rig.engine import Engine
 
 HERE = Path(__file__).parent
@@ -70,6 +71,20 @@ WINDOWS_NGRAM_ASYNC = Layout(
     "tiny_gemma3",
     WINDOWS.options | NGRAM_ASYNC.options,
     KEEP_ASYNC,
+)
+EAGLE_DRAFTS = {
+    "method": "eagle",
+    "num_speculative_tokens": 3,
+    "draft_tensor_parallel_size": 1,
+    "model": str(make_models.build("tiny_eagle")),
+}
+EAGLE = Layout("eagle", "tiny_llama", {"speculative_config": EAGLE_DRAFTS})
+EAGLE_ASYNC = Layout(
+    "eagle-async",
+    "tiny_llama",
+    {"speculative_config": EAGLE_DRAFTS, "async_scheduling": True},
+    KEEP_ASYNC,
+    faults_in="eagle",
 )
 ASYNC = Layout("async", "tiny_llama", {"async_scheduling": True}, KEEP_ASYNC)
 # The reference kernel for latents takes blocks of 16 and bfloat16; vLLM gives it neither chunked

@@ -127,6 +127,13 @@ class Fault:
         """Point u: what the runner takes off its counts."""
         return rejected
 
+    def proposing(self, engine: Engine, batch: Any, rejected: torch.Tensor) -> torch.Tensor:
+        """Point b: what the draft model is told was rejected."""
+        return rejected
+
+    def drafting(self, engine: Engine, index: int, made: dict[str, Any]) -> None:
+        """Points d and e of a draft pass, with its slots where the runner keeps them."""
+
 
 class FaultyTables:
     """In front of the runner's BlockTables."""
@@ -153,6 +160,29 @@ class FaultyModelState:
         plan = self.kvguard_engine.plan
         if plan.due and isinstance(made, dict):
             plan.fault.metadata(self.kvguard_engine, input_batch, made)
+        return made
+
+
+class FaultySpeculator:
+    """In front of a draft model's speculator."""
+
+    kvguard_engine: Engine
+
+    def propose(self, base: type, *args: Any, **kwargs: Any) -> Any:
+        plan = self.kvguard_engine.plan
+        if plan.due:
+            args = (
+                *args[:6],
+                plan.fault.proposing(self.kvguard_engine, args[0], args[6]),
+                *args[7:],
+            )
+        return base.propose(self, *args, **kwargs)
+
+    def _build_uniform_attn_metadata(self, base: type, *args: Any, **kwargs: Any) -> Any:
+        made = base._build_uniform_attn_metadata(self, *args, **kwargs)
+        plan = self.kvguard_engine.plan
+        if plan.due and made:
+            plan.fault.drafting(self.kvguard_engine, kwargs["step"], made)
         return made
 
 
@@ -211,11 +241,11 @@ class FaultyWorker(CPUWorker):
     kvguard_plan: Plan
 
     def init_device(self) -> None:
-        from layouts_vllm.faults import FAULTS
+        from layouts_vllm import draft_faults, faults
 
         super().init_device()
         name = os.environ.get(FAULT, "")
-        fault = FAULTS[name]() if name else None
+        fault = (faults.FAULTS | draft_faults.FAULTS)[name]() if name else None
         self.kvguard_plan = Plan(fault, int(os.environ.get(AFTER, "1")))
         self.kvguard_engine = Engine(self.kvguard_plan, self.model_runner)
         exchange(self.model_runner, FaultyRunner, kvguard_engine=self.kvguard_engine)
@@ -227,6 +257,8 @@ class FaultyWorker(CPUWorker):
         plan.rows.clear()
         exchange(runner.block_tables, FaultyTables, kvguard_engine=self.kvguard_engine)
         exchange(runner.model_state, FaultyModelState, kvguard_engine=self.kvguard_engine)
+        if hasattr(runner.speculator, "_build_uniform_attn_metadata"):
+            exchange(runner.speculator, FaultySpeculator, kvguard_engine=self.kvguard_engine)
         return result
 
     def execute_model(self, scheduler_output: Any) -> Any:

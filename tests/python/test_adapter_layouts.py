@@ -213,3 +213,123 @@ def test_an_outcome_that_cannot_be_read_is_a_gap() -> None:
         assert (stream.num_drafts, stream.num_rejected) == (0, 0)
         assert stream.outcome(names, described, described) & _core.vllm.FLAG_UNJUDGED
         del held
+
+
+# --- draft passes ---
+
+
+class Speculator:
+    """One whose draft model writes KV of its own."""
+
+    num_speculative_steps = 3
+    advance_draft_positions = True
+    input_buffers = SimpleNamespace(positions="positions")
+    block_tables = None
+
+    def __init__(self) -> None:
+        self.attn_groups = [[fake_vllm.Backend(["draft"])], []]
+        self.ran: list[Any] = []
+
+    def propose(self, batch: Any, num_speculative_tokens: int | None = None) -> str:
+        most = 3 if num_speculative_tokens is None else num_speculative_tokens
+        for k in range(max(1, most)):
+            self._run_model(k, {"draft": 1}, slot_mappings={"draft": 2}, num_tokens_across_dp=None)
+        return "drafts"
+
+    def _run_model(
+        self,
+        num_tokens: int,
+        attn_metadata: Any,
+        slot_mappings: Any,
+        num_tokens_across_dp: Any,
+    ) -> None:
+        self.ran.append(num_tokens)
+
+
+class Recorder:
+    """A session that keeps what it is told."""
+
+    def __init__(self, active: bool = True) -> None:
+        self.active = active
+        self.passes: list[Any] = []
+        self.expected: list[int] = []
+
+    def draft_pass(self, buffers: Any, given: tuple[Any, ...]) -> None:
+        self.passes.append((buffers.positions, *given))
+
+    def drafted(self, expected: int) -> None:
+        self.expected.append(expected)
+
+
+def guarded(session: Recorder) -> Speculator:
+    from kvguard.vllm.runner import guarded_speculator  # when vLLM's fake is there
+
+    speculator = Speculator()
+    speculator.__class__ = guarded_speculator(Speculator, session)  # type: ignore[arg-type]
+    return speculator
+
+
+@pytest.mark.parametrize(("drafts", "passes"), [(None, 3), (2, 2), (0, 1)])
+def test_every_draft_pass_is_told_before_it_runs(drafts: int | None, passes: int) -> None:
+    session = Recorder()
+    speculator = guarded(session)
+    assert isinstance(speculator, Speculator)
+    assert speculator.propose("batch", num_speculative_tokens=drafts) == "drafts"
+    assert session.passes == [("positions", k, {"draft": 1}, {"draft": 2}) for k in range(passes)]
+    assert session.expected == [passes]
+    assert speculator.ran == [*range(passes)]
+
+
+def test_a_draft_model_runs_alone_while_nothing_is_judged() -> None:
+    session = Recorder(active=False)
+    speculator = guarded(session)
+    speculator.propose("batch")
+    assert (session.passes, session.expected) == ([], [])
+    assert speculator.ran == [0, 1, 2]
+
+
+def test_a_draft_pass_that_is_not_seen_is_a_gap() -> None:
+    engine = Engine()
+    engine.run(3)
+    session = engine.life._session
+
+    def drafts(seen: int) -> Any:
+        def sample(fake: Any) -> None:
+            session._draft_passes = seen
+            session.drafted(3)
+
+        return sample
+
+    engine.runner.faults["sample"] = drafts(3)
+    engine.step()
+    assert engine.gaps() == {}
+    engine.runner.faults["sample"] = drafts(1)
+    engine.step()
+    assert engine.gaps() == {"draft-pass-unseen": 1}
+
+
+def test_a_speculator_s_layers() -> None:
+    holder = SimpleNamespace(speculator=Speculator(), num_speculative_steps=3)
+    (layer,) = probes.probe_speculator(holder, 2)
+    assert (layer.group, layer.layers, layer.with_table) == (0, ("draft",), True)
+
+    class OtherArguments(Speculator):
+        def _run_model(self, attn_metadata: Any) -> None:  # type: ignore[override]
+            ...
+
+    class StandsStill(Speculator):
+        advance_draft_positions = False
+
+    class Unreadable(Speculator):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn_groups = [[SimpleNamespace(layer_names=["draft"])]]
+
+    for kind, reason in (
+        (OtherArguments, "_run_model takes"),
+        (StandsStill, "without moving on"),
+        (Unreadable, "cannot be read"),
+    ):
+        holder.speculator = kind()
+        with pytest.raises(probes.NotArmed, match=reason):
+            probes.probe_speculator(holder, 1)

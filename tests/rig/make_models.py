@@ -74,6 +74,20 @@ def _llama(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     return tensors
 
 
+def _eagle(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """A draft model for a Llama of the same sizes: that one's first layer, subdued, over its hidden
+    states, so that some drafts are right and some are not."""
+    hidden = config["hidden_size"]
+    tensors = {
+        name.removeprefix("model."): tensor if "norm" in name else tensor * np.float32(0.3)
+        for name, tensor in _llama(config, seed).items()
+        if name.startswith("model.layers.0.") and "input_layernorm" not in name
+    }
+    joined = _Uniform(seed + 1).matrix(hidden, 2 * hidden, 1.0)
+    joined[:, hidden:] += np.eye(hidden, dtype=np.float32)
+    return tensors | {"fc.weight": joined}
+
+
 def _gemma3(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     vocab, head = config["vocab_size"], config["head_dim"]
@@ -137,7 +151,7 @@ def _deepseek_v2(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     return tensors
 
 
-_BUILDERS = {"llama": _llama, "gemma3_text": _gemma3, "deepseek_v2": _deepseek_v2}
+_BUILDERS = {"llama": _llama, "draft": _eagle, "gemma3_text": _gemma3, "deepseek_v2": _deepseek_v2}
 
 
 def names() -> list[str]:
@@ -156,7 +170,7 @@ def build(name: str) -> Path:
     if (folder / "model.safetensors").is_file():
         return folder
     config = json.loads(text)
-    kind = config["model_type"]
+    kind = "draft" if "draft_of" in config else config["model_type"]
     if kind not in _BUILDERS:
         raise ValueError(f"{source}: no weights are made for model_type {kind!r}")
     folder.parent.mkdir(parents=True, exist_ok=True)

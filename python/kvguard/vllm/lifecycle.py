@@ -102,7 +102,13 @@ class Lifecycle:
         facts = probes.probe(worker)
         try:
             from kvguard.vllm.plan import PlanReader
-            from kvguard.vllm.runner import ConnectorDelegate, RunnerHooks, gate, guarded_class
+            from kvguard.vllm.runner import (
+                ConnectorDelegate,
+                RunnerHooks,
+                gate,
+                guarded_class,
+                guarded_speculator,
+            )
             from kvguard.vllm.session import Session
 
             guard = _core.Guard(facts.geometry.as_dict(), self._settings.core)
@@ -123,6 +129,9 @@ class Lifecycle:
         if not isinstance(runner, RunnerHooks):
             runner.__class__ = guarded
         runner.kv_connector = ConnectorDelegate(runner.kv_connector, session)
+        if facts.draft_layers:
+            drafter = runner.speculator
+            drafter.__class__ = guarded_speculator(type(drafter), session)
         self._guard, self._session, self._facts = guard, session, facts
         session.arm()
         self._state = "armed"

@@ -22,6 +22,14 @@ class Unreadable(Exception):  # noqa: N818  it is a gap, not an error of anybody
         self.gap = gap
 
 
+class Tokens(NamedTuple):
+    """Of a pass."""
+
+    num: int
+    padded: int  # a graph's
+    positions: Any  # None: not shown
+
+
 class Given(NamedTuple):
     """What a layer was given. Without a table: slots that only the forward's context has."""
 
@@ -44,6 +52,7 @@ class PlanReader:
         self._drafts = facts.geometry.max_drafts > 0
         self._outcome = facts.outcome_arguments
         self._final_layers = facts.final_layers
+        self._draft_layers = facts.draft_layers
         self._slots_by_layer = facts.slots_by_layer
         self._dtypes: dict[Any, int] = {}
         self._names: dict[type, tuple[str, ...] | None] = {}
@@ -114,17 +123,41 @@ class PlanReader:
         context = get_forward_context() if is_forward_context_available() else None
         if attn_metadata is None and context is not None:
             attn_metadata = context.attn_metadata
+        tokens = Tokens(batch.num_tokens, batch.num_tokens_after_padding, batch.positions)
+        slots = getattr(context, "slot_mapping", None)
+        return self._pass(stream, batch, tokens, self._final_layers, attn_metadata, slots)
+
+    def draft(
+        self, stream: Any, batch: Any, index: int, buffers: Any, given: tuple[Any, ...]
+    ) -> int:
+        """A pass of the draft model, before it runs: `given` are the arguments of _run_model."""
+        padded, attn_metadata, slots = given[:3]
+        # The first pass runs over the target's tokens, and leaves out positions that were rejected.
+        tokens = Tokens(batch.num_tokens, padded, None)
+        if index > 0:
+            tokens = Tokens(batch.num_reqs, padded, buffers.positions[: batch.num_reqs])
+        return self._pass(stream, batch, tokens, self._draft_layers, attn_metadata, slots, index)
+
+    def _pass(
+        self,
+        stream: Any,
+        batch: Any,
+        tokens: Tokens,
+        layers: list[FinalLayer],
+        attn_metadata: Any,
+        slots: Any,
+        draft: int | None = None,
+    ) -> int:
         if not isinstance(attn_metadata, dict):
             raise Unreadable(FINAL_UNSEEN, "the forward's attention metadata is no dict of layers")
-        slots = None
-        if self._slots_by_layer:
-            slots = getattr(context, "slot_mapping", None)
-            if not slots or not isinstance(slots, dict):
-                raise Unreadable(FINAL_UNSEEN, "the forward's slot mappings are no dict of layers")
+        if not self._slots_by_layer:
+            slots = None
+        elif not slots or not isinstance(slots, dict):
+            raise Unreadable(FINAL_UNSEEN, "the forward's slot mappings are no dict of layers")
         # Groups whose rows and lengths are the same arrays are one plan: rules across groups see
         # them together. A plan has a group once.
         plans: dict[tuple[int, int], list[list[Given]]] = {}
-        for layer in self._final_layers:
+        for layer in layers:
             try:
                 given = self._given(layer, attn_metadata, slots)
             except Unreadable as error:
@@ -143,7 +176,7 @@ class PlanReader:
         flags = 0
         for same in plans.values():
             for members in same:
-                flags |= self._final_plan(stream, batch, members)
+                flags |= self._final_plan(stream, batch, tokens, members, draft)
         return flags
 
     def _given(
@@ -171,12 +204,14 @@ class PlanReader:
                 given.append(Given(layer.group, None, own_slots, seq_lens, query_start, metadata))
         return given
 
-    def _final_plan(self, stream: Any, batch: Any, members: list[Given]) -> int:
+    def _final_plan(
+        self, stream: Any, batch: Any, tokens: Tokens, members: list[Given], draft: int | None
+    ) -> int:
         groups = []
         held = []
         num_rows = batch.num_reqs
         padded_rows = num_rows
-        num_tokens = batch.num_tokens
+        num_tokens = tokens.num
         padded_tokens = None
         for given in members:
             slots = given.slots
@@ -196,7 +231,7 @@ class PlanReader:
             count = slot_array[1]
             padded_tokens = count if padded_tokens is None else min(padded_tokens, count)
             actual = getattr(given.metadata, "num_actual_tokens", num_tokens)
-            if actual != batch.num_tokens_after_padding:  # a graph's metadata counts its padding
+            if actual != tokens.padded:  # a graph's metadata counts its padding
                 num_tokens = actual
         return stream.plan(
             _core.STAGE_FINAL,
@@ -206,8 +241,10 @@ class PlanReader:
             max(padded_tokens or 0, num_tokens),
             self._array(members[0].query_start),
             self._array(members[0].seq_lens),
-            self._array(batch.positions),
+            None if tokens.positions is None else self._array(tokens.positions),
             tuple(groups),
+            _core.PASS_TARGET if draft is None else _core.PASS_DRAFT,
+            draft or 0,
         )
 
     def _tensors(self, layer: FinalLayer, metadata: Any) -> tuple[Any, ...]:

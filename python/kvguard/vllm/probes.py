@@ -39,12 +39,15 @@ RUNNER_ATTRIBUTES = (
     "max_model_len",
 )
 LOOKUP_METHODS = ("ngram", "ngram_gpu")
+MODEL_METHODS = ("eagle",)
+RUN_MODEL = ("num_tokens", "attn_metadata", "slot_mappings")  # of a speculator's _run_model
 GROUP_KINDS = {
     "FullAttentionSpec": "full",
     "MLAAttentionSpec": "full",
     "SlidingWindowSpec": "window",
 }
 FINAL_UNSEEN = "final-metadata-unseen"
+GROUP_UNSEEN = "group-unseen"
 FINAL_TABLE_UNIT = "final-table-in-kernel-blocks"
 FINAL_ATTRIBUTES = {
     "table": ("block_table", "block_table_tensor"),
@@ -89,6 +92,7 @@ class Facts:
     final_layers: list[FinalLayer] = field(default_factory=list)
     slots_by_layer: bool = False  # the forward takes each layer's slots from its own context
     outcome_arguments: tuple[int, int] = (0, 0)  # of postprocess_sampled: sampled, rejected
+    draft_layers: list[FinalLayer] = field(default_factory=list)  # of a model that drafts
     row_columns: bool = False  # the runner tells how many columns of a row are live
     summary: str = ""
 
@@ -157,7 +161,7 @@ def probe_configuration(vllm_config: Any, runner: Any) -> None:
 
 def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, int]]:
     """The most drafts of a step, and where postprocess_sampled takes what was sampled and what was
-    rejected. Only drafts that are looked up: a model that drafts writes KV of its own."""
+    rejected."""
     config = getattr(vllm_config, "speculative_config", None)
     steps = getattr(runner, "num_speculative_steps", 0)
     if config is None:
@@ -166,8 +170,8 @@ def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, in
         return 0, (0, 0)
     method = getattr(config, "method", "?")
     speculator = getattr(runner, "speculator", None)
-    own = [name for name in ("block_tables", "draft_attn_layer_names") if hasattr(speculator, name)]
-    if method not in LOOKUP_METHODS or speculator is None or own:
+    known = LOOKUP_METHODS if not drafts_by_model(runner) else MODEL_METHODS
+    if method not in known or speculator is None:
         fail(f"speculative decoding by '{method}' has no rules in this version")
     if getattr(runner, "adaptive_verification", None) is not None:
         fail("adaptive verification leaves out drafts that were scheduled: no rules")
@@ -176,6 +180,29 @@ def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, in
     if not {"num_sampled", "num_rejected"}.issubset(names):
         fail(f"{what}.postprocess_sampled takes {names}; this vLLM is not one that is known")
     return steps, (names.index("num_sampled"), names.index("num_rejected"))
+
+
+def drafts_by_model(runner: Any) -> bool:
+    """Whether what drafts writes KV of its own."""
+    speculator = getattr(runner, "speculator", None)
+    return any(hasattr(speculator, name) for name in ("block_tables", "draft_attn_layer_names"))
+
+
+def probe_speculator(runner: Any, num_groups: int) -> list[FinalLayer]:
+    """The layers of a draft model, whose passes are seen when its method runs it."""
+    speculator = runner.speculator
+    what = type(speculator).__name__
+    names = [p.name for p in parameters(speculator, "_run_model", what)][: len(RUN_MODEL)]
+    if names != list(RUN_MODEL):
+        fail(f"{what}._run_model takes {names} first, not {list(RUN_MODEL)}")
+    parameters(speculator, "propose", what)
+    if not getattr(speculator, "advance_draft_positions", False):
+        fail(f"{what} drafts without moving on: no rules in this version")
+    attribute(attribute(speculator, "input_buffers", what), "positions", f"{what}.input_buffers")
+    layers, gaps = probe_final(attribute(speculator, "attn_groups", what), num_groups)
+    if not layers or set(gaps) - {GROUP_UNSEEN}:
+        fail(f"the metadata of {what} cannot be read: {gaps}")
+    return layers
 
 
 def probe_device(runner: Any) -> None:
@@ -290,17 +317,14 @@ def probe_table(index: int, tables: Any) -> Any:
     return table
 
 
-def probe_final(runner: Any, num_groups: int) -> tuple[list[FinalLayer], list[str]]:
+def probe_final(groups: Any, num_groups: int) -> tuple[list[FinalLayer], list[str]]:
     """Which layers show each group's final metadata, and the standing gaps where none can."""
     layers: list[FinalLayer] = []
     gaps: list[str] = []
-    if getattr(runner, "fast_prefill", None) is not None:
-        return [], [FINAL_UNSEEN]  # some layers are given a reduced batch of their own
-    groups = runner.attn_groups
     for index in range(num_groups):
         backends = groups[index] if index < len(groups) else []
         if not backends:
-            gaps.append(FINAL_UNSEEN)
+            gaps.append(GROUP_UNSEEN)
         for backend in backends:
             names = getattr(backend, "layer_names", None)
             readable = shows_tensors(backend) if names else False
@@ -363,8 +387,14 @@ def probe(worker: Any) -> Facts:
     if not cache.kv_cache_groups:
         fail("the model has no KV cache")
     groups = [probe_group(i, group, tables) for i, group in enumerate(cache.kv_cache_groups)]
-    final_layers, final_gaps = probe_final(runner, len(groups))
-    gaps += final_gaps
+    final_layers, final_gaps = probe_final(runner.attn_groups, len(groups))
+    if getattr(runner, "fast_prefill", None) is not None:
+        final_layers, final_gaps = [], [FINAL_UNSEEN]  # some layers are given a reduced batch
+    # A group without layers of the target's is not seen; one without the draft model's is not its.
+    gaps += sorted({FINAL_UNSEEN if gap == GROUP_UNSEEN else gap for gap in final_gaps})
+    draft_layers: list[FinalLayer] = []
+    if max_drafts and drafts_by_model(runner):
+        draft_layers = probe_speculator(runner, len(groups))
     scheduler = attribute(vllm_config, "scheduler_config", "VllmConfig")
     flags = 0
     if getattr(scheduler, "async_scheduling", False):
@@ -404,6 +434,7 @@ def probe(worker: Any) -> Facts:
         final_layers=final_layers,
         slots_by_layer=probe_forward_context(),
         outcome_arguments=outcome_arguments,
+        draft_layers=draft_layers,
         row_columns=hasattr(num_blocks, "np"),
         summary=f"groups={len(groups)} ({kinds}) blocks={cache.num_blocks}"
         + (f" drafts={max_drafts} a step" if max_drafts else ""),
