@@ -113,6 +113,8 @@ NB_MODULE(_core, m) {
   m.attr("I64") = static_cast<uint32_t>(KVGUARD_I64);
   m.attr("U8") = static_cast<uint32_t>(KVGUARD_U8);
   m.attr("STAGE_PLANNED") = static_cast<uint32_t>(KVGUARD_STAGE_PLANNED);
+  m.attr("PASS_TARGET") = static_cast<uint32_t>(KVGUARD_PASS_TARGET);
+  m.attr("PASS_DRAFT") = static_cast<uint32_t>(KVGUARD_PASS_DRAFT);
   m.attr("STAGE_FINAL") = static_cast<uint32_t>(KVGUARD_STAGE_FINAL);
   m.attr("END_NO_FORWARD") = static_cast<uint32_t>(KVGUARD_END_NO_FORWARD);
   m.attr("END_ABANDONED") = static_cast<uint32_t>(KVGUARD_END_ABANDONED);

@@ -105,7 +105,10 @@ void Bind(nb::module_& m) {
       .def("plan", &Stream::Plan, nb::arg("stage"), nb::arg("req_ids").none(),
            nb::arg("padded_rows"), nb::arg("num_tokens"), nb::arg("padded_tokens"),
            nb::arg("query_start").none(), nb::arg("seq_lens").none(), nb::arg("positions").none(),
-           nb::arg("groups").none())
+           nb::arg("groups").none(), nb::arg("pass_") = static_cast<uint32_t>(KVGUARD_PASS_TARGET),
+           nb::arg("pass_index") = 0)
+      .def("outcome", &Stream::Outcome, nb::arg("req_ids").none(), nb::arg("sampled").none(),
+           nb::arg("rejected").none())
       .def("end", &Stream::End, nb::arg("flags") = 0)
       .def("reset", &Stream::Reset, nb::arg("reason"))
       .def("gap", &Stream::Gap, nb::arg("name"))
@@ -115,6 +118,8 @@ void Bind(nb::module_& m) {
       .def_prop_ro("open", &Stream::open)
       .def_prop_ro("step", &Stream::step)
       .def_prop_ro("sentence", &Stream::sentence)
+      .def_prop_ro("num_drafts", &Stream::num_drafts)
+      .def_prop_ro("num_rejected", &Stream::num_rejected)
       .def_prop_ro("num_live", [](Stream& s) { return s.walker().num_live(); })
       // The latest answer's range of findings, and whether a raise is asked for, without a dict.
       .def_prop_ro("first_sequence", [](Stream& s) { return s.guard().verdict().first_sequence; });

@@ -51,6 +51,15 @@ kvguard_array Array(nb::handle value) {
   return array;
 }
 
+// An array's i-th value, which must be a number of tokens.
+uint32_t Count(const kvguard_array& array, Py_ssize_t i) {
+  int64_t value = -1;
+  if (array.dtype == KVGUARD_I32) value = static_cast<const int32_t*>(array.data)[i];
+  if (array.dtype == KVGUARD_I64) value = static_cast<const int64_t*>(array.data)[i];
+  if (value < 0 || value > INT32_MAX) throw PlanError("an outcome's counts are numbers of tokens");
+  return static_cast<uint32_t>(value);
+}
+
 kvguard_group_plan GroupPlan(PyObject* tuple) {
   if (!PyTuple_Check(tuple)) throw PlanError("a plan's groups are described by tuples of integers");
   kvguard_group_plan group;
@@ -153,7 +162,7 @@ uint32_t Stream::Begin(nb::handle scheduler_output) {
 
 uint32_t Stream::Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, uint64_t num_tokens,
                       uint64_t padded_tokens, nb::handle query_start, nb::handle seq_lens,
-                      nb::handle positions, nb::handle groups) {
+                      nb::handle positions, nb::handle groups, uint32_t pass, uint32_t pass_index) {
   if (!open_ || !judged_) return kUnjudged;
   kvguard_plan plan;
   std::memset(&plan, 0, sizeof(plan));
@@ -179,7 +188,8 @@ uint32_t Stream::Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, 
     sentence_ = sentence;
     return flags | kNotFed;
   }
-  plan.pass = KVGUARD_PASS_TARGET;
+  plan.pass = pass;
+  plan.pass_index = pass_index;
   plan.stage = stage;
   plan.num_rows = keys_.size();
   plan.padded_rows = padded_rows;
@@ -190,6 +200,48 @@ uint32_t Stream::Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, 
   plan.num_groups = static_cast<uint32_t>(groups_.size());
   kvguard_record record = Record(KVGUARD_RECORD_PLAN, step_);
   record.body.plan = &plan;
+  return Feed(record);
+}
+
+uint32_t Stream::Outcome(nb::handle req_ids, nb::handle sampled, nb::handle rejected) {
+  if (!open_) return kUnjudged;
+  uint64_t drafts = 0;
+  uint64_t in_vain = 0;
+  try {
+    if (!PyList_Check(req_ids.ptr())) throw PlanError("the batch's request ids are no list");
+    const Py_ssize_t num_rows = PyList_Size(req_ids.ptr());
+    const kvguard_array num_sampled = Array(sampled);
+    const kvguard_array num_rejected = Array(rejected);
+    const auto least = static_cast<uint64_t>(num_rows);
+    if (num_sampled.count < least || num_rejected.count < least)
+      throw PlanError("an outcome has fewer counts than the batch has rows");
+    rows_.clear();
+    for (Py_ssize_t i = 0; i < num_rows; ++i) {
+      PyObject* id = PyList_GetItem(req_ids.ptr(), i);
+      kvguard_outcome_row& row = rows_.emplace_back();
+      std::memset(&row, 0, sizeof(row));
+      row.size = sizeof(row);
+      row.request = walker_.KeyOf(id);
+      row.num_sampled = Count(num_sampled, i);
+      row.num_rejected = Count(num_rejected, i);
+      drafts += walker_.DraftsOf(id);
+      in_vain += row.num_rejected;
+    }
+  } catch (const std::runtime_error& error) {  // PlanError or WalkError
+    const std::string sentence = error.what();
+    const uint32_t flags = Gap("outcome-unreadable");
+    sentence_ = sentence;
+    return flags | kNotFed;
+  }
+  num_drafts_ += drafts;
+  num_rejected_ += in_vain;
+  kvguard_outcome outcome;
+  std::memset(&outcome, 0, sizeof(outcome));
+  outcome.size = sizeof(outcome);
+  outcome.rows = rows_.data();
+  outcome.num_rows = rows_.size();
+  kvguard_record record = Record(KVGUARD_RECORD_OUTCOME, step_);
+  record.body.outcome = &outcome;
   return Feed(record);
 }
 

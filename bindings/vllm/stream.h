@@ -32,9 +32,13 @@ class Stream {
   // groups: tuples (group, slots address, count, dtype, table address, dtype, rows, columns, row
   // stride, address of the rows' live columns, count, dtype). An address of 0 is an absent array.
   // dtypes: kvguard_dtype.
+  // pass: of the target, or of the draft model, with its number.
   uint32_t Plan(uint32_t stage, nb::handle req_ids, uint64_t padded_rows, uint64_t num_tokens,
                 uint64_t padded_tokens, nb::handle query_start, nb::handle seq_lens,
-                nb::handle positions, nb::handle groups);
+                nb::handle positions, nb::handle groups, uint32_t pass, uint32_t pass_index);
+  // What the open step's rows sampled and rejected, before it ends: (address, count, dtype), one
+  // value a row.
+  uint32_t Outcome(nb::handle req_ids, nb::handle sampled, nb::handle rejected);
   uint32_t End(uint32_t flags);
   uint32_t Reset(uint32_t reason);
   // Something that was declared as judged is not judged in the open step, or in the next one where
@@ -43,6 +47,9 @@ class Stream {
 
   bool open() const { return open_; }
   uint64_t step() const { return step_; }
+  // Of the outcomes told so far.
+  uint64_t num_drafts() const { return num_drafts_; }
+  uint64_t num_rejected() const { return num_rejected_; }
   const std::string& sentence() const { return sentence_; }
   Walker& walker() { return walker_; }
   Guard& guard() { return *guard_; }
@@ -67,6 +74,9 @@ class Stream {
   std::string sentence_;
   std::vector<uint64_t> keys_;
   std::vector<kvguard_group_plan> groups_;
+  std::vector<kvguard_outcome_row> rows_;
+  uint64_t num_drafts_ = 0;
+  uint64_t num_rejected_ = 0;
 };
 
 void Bind(nb::module_& module);

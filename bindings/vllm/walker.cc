@@ -154,6 +154,11 @@ uint64_t Walker::KeyOf(PyObject* req_id) {
   return entry != nullptr ? entry->key : UnknownKey(req_id);
 }
 
+uint32_t Walker::DraftsOf(PyObject* req_id) {
+  const Entry* entry = Find(req_id);
+  return entry != nullptr ? entry->num_drafts : 0;
+}
+
 void Walker::Forget() {
   PyObject* id = nullptr;
   PyObject* index = nullptr;
@@ -347,6 +352,7 @@ void Walker::WalkScheduled(PyObject* output, Begin* out) {
       if (entry->counted_in != walk_) entry->num_computed += entry->num_scheduled;
       entry->counted_in = walk_;
       entry->num_scheduled = tokens;
+      entry->num_drafts = 0;
       row.request = entry->key;
       row.num_computed = entry->num_computed;
     }
@@ -363,6 +369,7 @@ void Walker::WalkScheduled(PyObject* output, Begin* out) {
                       " drafts among " + std::to_string(tokens) + " tokens");
     }
     row.num_drafts = static_cast<uint32_t>(length);
+    if (entry != nullptr) entry->num_drafts = row.num_drafts;
   }
 }
 

@@ -29,6 +29,9 @@ class Walker {
   // find.
   uint64_t KeyOf(PyObject* req_id);
 
+  // The drafts among the tokens of the request that were scheduled last.
+  uint32_t DraftsOf(PyObject* req_id);
+
   // Every live request becomes one that is known by name alone: what is said about it is skipped
   // and is a gap.
   void Forget();
@@ -46,6 +49,7 @@ class Walker {
     uint64_t key = 0;
     int64_t num_computed = 0;  // the scheduler's count before the step last walked
     int64_t num_scheduled = 0;
+    uint32_t num_drafts = 0;
     uint64_t counted_in = 0;  // the walk that gave num_computed
   };
   void WalkReleased(PyObject* output, PyObject* name, bool required, uint32_t kind, Begin* out);

@@ -26,6 +26,8 @@ class Group:
     kernel_block_size: int | None = None
     table_unit: str = "block"
     max_columns: int = 0
+    window: int = 0
+    retained: int = 0
     num_layers: int = 0
     flags: int = 0
 

@@ -45,6 +45,7 @@ def coverage_report(
     verdict: Mapping[str, Any],
     coverage: Iterable[Mapping[str, Any]],
     gaps: Iterable[Mapping[str, Any]],
+    drafts: Mapping[str, int] | None = None,
 ) -> str:
     """What was judged how often, and what was not."""
     gaps, coverage = list(gaps), list(coverage)
@@ -55,6 +56,11 @@ def coverage_report(
         f"plans {verdict['plans']}, table entries {verdict['entries']}, "
         f"ignored events {verdict['ignored']}"
     )
+    if drafts is not None:
+        lines.append(
+            f"  drafts {drafts['scheduled']}, accepted {drafts['accepted']}, "
+            f"rejected {drafts['rejected']}"
+        )
     for row in coverage:
         group = "all groups" if row["group"] is None else f"group {row['group']}"
         where = "begin" if row["pass"] == "none" else f"{row['pass']} pass, {row['stage']}"

@@ -143,7 +143,7 @@ namespace kvguard::generate {
   X(kErasedInside, "cells-erased-inside")                     \
   X(kSharedCellErased, "shared-cell-erased")                  \
   X(kContextShift, "context-shift")                           \
-  X(kShiftedWithLookahead, "context-shift-with-lookahead") \
+  X(kShiftedWithLookahead, "context-shift-with-lookahead")    \
   X(kShiftedBelowZero, "positions-shifted-below-zero")        \
   X(kShiftedUp, "positions-shifted-up")                       \
   X(kCellsWentBack, "cells-went-back")                        \

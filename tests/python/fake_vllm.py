@@ -122,6 +122,10 @@ class FullAttentionSpec:
     tokens_per_state = 1
 
 
+class ChunkedLocalAttentionSpec(FullAttentionSpec):
+    attention_chunk_size = 8
+
+
 class SlidingWindowSpec(FullAttentionSpec):
     sliding_window = 8
 
@@ -233,18 +237,22 @@ class Runner:
         batch = self.prepare_inputs(scheduler_output)
         tables, slots = self.prepare_attn(batch)
         metadata = {}
+        by_layer = {}
         for g, backends in enumerate(self.attn_groups):
+            written = slots[g]
             for backend in backends:
                 made = Metadata(
                     batch.num_tokens, batch.query_start_loc, batch.seq_lens, tables[g], slots[g]
                 )
                 self.fault("metadata", made)
                 metadata |= dict.fromkeys(backend.layer_names, made)
-        with forward_context(metadata):
+                by_layer |= dict.fromkeys(backend.layer_names, written)
+        self.fault("layers", metadata, by_layer)
+        with forward_context(metadata, by_layer):
             self.kv_connector.pre_forward(scheduler_output, batch)
             self.fault("forward", self)
-            for made in metadata.values():
-                for token, slot in enumerate(made.slot_mapping.array[: batch.num_tokens]):
+            for written in by_layer.values():
+                for token, slot in enumerate(written.array[: batch.num_tokens]):
                     self.pool[slot] = batch.positions.array[token]
         self.state = batch
         return None
@@ -322,9 +330,15 @@ class Runner:
         return None
 
 
+@dataclass
+class ForwardContext:
+    attn_metadata: Any
+    slot_mapping: Any
+
+
 @contextlib.contextmanager
-def forward_context(metadata: Any) -> Iterator[None]:
-    CONTEXT.append(SimpleNamespace(attn_metadata=metadata))
+def forward_context(metadata: Any, by_layer: Any) -> Iterator[None]:
+    CONTEXT.append(ForwardContext(metadata, by_layer))
     try:
         yield
     finally:
@@ -491,6 +505,7 @@ def modules() -> dict[str, types.ModuleType]:
         is_cpu=lambda: True, device_name="cpu"
     )
     context = made["vllm.forward_context"]
+    context.ForwardContext = ForwardContext  # type: ignore[attr-defined]
     context.get_forward_context = lambda: CONTEXT[-1]  # type: ignore[attr-defined]
     context.is_forward_context_available = lambda: bool(CONTEXT)  # type: ignore[attr-defined]
     made["vllm.v1.outputs"].AsyncModelRunnerOutput = AsyncModelRunnerOutput  # type: ignore[attr-defined]

@@ -139,6 +139,7 @@ STATUS_KEYS = {
     "kvguard_version",
     "written_unix",
     "counts",
+    "drafts",
     "coverage",
     "gaps",
     "findings",

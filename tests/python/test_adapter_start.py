@@ -172,15 +172,14 @@ REASONS = [
     ),
     ("dbo", change("vllm_config.parallel_config.enable_dbo", True), "dual-batch overlap"),
     ("speculation", change("vllm_config.speculative_config", object()), "speculative decoding"),
-    ("pooling", change("model_runner.is_pooling_model", True), "pooling"),
     ("encoder-decoder", change("model_runner.is_encoder_decoder", True), "encoder-decoder"),
     (
-        "window group",
+        "chunked group",
         change(
             "model_runner.kv_cache_config.kv_cache_groups.0.kv_cache_spec",
-            fake_vllm.SlidingWindowSpec(),
+            fake_vllm.ChunkedLocalAttentionSpec(),
         ),
-        "cache group 0 is a SlidingWindowSpec",
+        "cache group 0 is a ChunkedLocalAttentionSpec",
     ),
     (
         "table unit",

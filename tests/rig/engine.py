@@ -25,7 +25,7 @@ environment.activate()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import vllm.envs  # noqa: E402
-from vllm import LLM, SamplingParams  # noqa: E402
+from vllm import LLM, EngineArgs, LLMEngine, PoolingParams, SamplingParams  # noqa: E402
 
 OPTIONS = environment.ENGINE_OPTIONS
 
@@ -114,13 +114,18 @@ class Engine:
             arguments["additional_config"] = dict(additional_config)
         folder = model if Path(model).is_dir() else make_models.build(str(model))
         self._llm_engine: Any = None
-        self.tokens: dict[str, tuple[int, ...]] = {}
+        self._pools = arguments.get("runner") == "pooling"
+        self.tokens: dict[str, tuple[int, ...]] = {}  # of a pooling model: its embeddings
         self.finished: set[str] = set()
         self.prefix_hit_tokens: dict[str, int] = {}
         self.preemptions: collections.Counter[str] = collections.Counter()
         self.steps = 0
         try:
-            self._llm_engine = LLM(model=str(folder), **arguments).llm_engine
+            if self._pools:  # vllm.LLM wants a tokenizer for these
+                given = EngineArgs(model=str(folder), **arguments)
+                self._llm_engine = LLMEngine.from_engine_args(given)
+            else:
+                self._llm_engine = LLM(model=str(folder), **arguments).llm_engine
         except BaseException:
             self._restore_environ()
             raise
@@ -157,11 +162,14 @@ class Engine:
     # Driving.
 
     def add(self, name: str, prompt: tuple[int, ...] | list[int], max_tokens: int) -> None:
-        """Adds a greedy request that ends at `max_tokens`, never earlier."""
-        sampling = SamplingParams(
+        """Adds a greedy request that ends at `max_tokens`, never earlier; to a pooling model, one
+        that asks for the embedding of the prompt."""
+        params: SamplingParams | PoolingParams = SamplingParams(
             max_tokens=max_tokens, temperature=0, ignore_eos=True, detokenize=False
         )
-        self.llm_engine.add_request(name, {"prompt_token_ids": list(prompt)}, sampling)
+        if self._pools:
+            params = PoolingParams(task="embed")
+        self.llm_engine.add_request(name, {"prompt_token_ids": list(prompt)}, params)
         self.tokens[name] = ()
 
     def abort(self, name: str) -> bool:
@@ -181,7 +189,10 @@ class Engine:
         outputs = self.llm_engine.step()
         self.steps += 1
         for output in outputs:
-            self.tokens[output.request_id] = tuple(output.outputs[0].token_ids)
+            if self._pools:
+                self.tokens[output.request_id] = tuple(output.outputs.data.flatten().tolist())
+            else:
+                self.tokens[output.request_id] = tuple(output.outputs[0].token_ids)
             if output.num_cached_tokens:
                 self.prefix_hit_tokens[output.request_id] = output.num_cached_tokens
             if output.finished:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 RIG = Path(__file__).resolve().parent
+_PLATFORM = "vllm.platforms.cpu"
 
 # What this process was started with. vLLM changes its own environment when an engine starts
 # (LD_PRELOAD among others); child processes shall not inherit that.
@@ -88,6 +89,8 @@ def activate() -> None:
         if folder not in sys.path:
             sys.path.append(folder)
     importlib.import_module("triton_interp")
+    if _PLATFORM not in sys.modules:
+        importlib.import_module("keep_async").install()
 
 
 def child_environment(

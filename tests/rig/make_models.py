@@ -74,7 +74,84 @@ def _llama(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
     return tensors
 
 
-_BUILDERS = {"llama": _llama}
+def _eagle(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """A draft model for a Llama of the same sizes: that one's first layer, subdued, over its hidden
+    states, so that some drafts are right and some are not."""
+    hidden = config["hidden_size"]
+    tensors = {
+        name.removeprefix("model."): tensor if "norm" in name else tensor * np.float32(0.3)
+        for name, tensor in _llama(config, seed).items()
+        if name.startswith("model.layers.0.") and "input_layernorm" not in name
+    }
+    joined = _Uniform(seed + 1).matrix(hidden, 2 * hidden, 1.0)
+    joined[:, hidden:] += np.eye(hidden, dtype=np.float32)
+    return tensors | {"fc.weight": joined}
+
+
+def _gemma3(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    vocab, head = config["vocab_size"], config["head_dim"]
+    q_rows = config["num_attention_heads"] * head
+    kv_rows = config["num_key_value_heads"] * head
+    draw = _Uniform(seed).matrix
+    # The engine multiplies embeddings by sqrt(hidden), and its norms by one plus their weight.
+    plain = np.zeros(hidden, dtype=np.float32)
+    tensors = {
+        "model.embed_tokens.weight": draw(vocab, hidden, 1.0, fan_in=hidden),
+        "lm_head.weight": draw(vocab, hidden, GAIN_HEAD),
+        "model.norm.weight": plain,
+    }
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        tensors |= {
+            prefix + "self_attn.q_proj.weight": draw(q_rows, hidden, 1.0),
+            prefix + "self_attn.k_proj.weight": draw(kv_rows, hidden, 1.0),
+            prefix + "self_attn.v_proj.weight": draw(kv_rows, hidden, 1.0),
+            prefix + "self_attn.o_proj.weight": draw(hidden, q_rows, 1.0),
+            prefix + "self_attn.q_norm.weight": np.full(head, 1.0, dtype=np.float32),
+            prefix + "self_attn.k_norm.weight": np.zeros(head, dtype=np.float32),
+            prefix + "mlp.gate_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.up_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.down_proj.weight": draw(hidden, inner, 1.0),
+            prefix + "input_layernorm.weight": plain,
+            prefix + "post_attention_layernorm.weight": plain,
+            prefix + "pre_feedforward_layernorm.weight": plain,
+            prefix + "post_feedforward_layernorm.weight": plain,
+        }
+    return tensors
+
+
+def _deepseek_v2(config: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """Dense layers alone: as many as there are (first_k_dense_replace)."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    vocab, heads = config["vocab_size"], config["num_attention_heads"]
+    latent, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    nope, value = config["qk_nope_head_dim"], config["v_head_dim"]
+    draw = _Uniform(seed).matrix
+    ones = np.ones(hidden, dtype=np.float32)
+    tensors = {
+        "model.embed_tokens.weight": draw(vocab, hidden, 1.0, fan_in=1),
+        "lm_head.weight": draw(vocab, hidden, GAIN_HEAD),
+        "model.norm.weight": ones,
+    }
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        tensors |= {
+            prefix + "self_attn.q_proj.weight": draw(heads * (nope + rope), hidden, GAIN_QK),
+            prefix + "self_attn.kv_a_proj_with_mqa.weight": draw(latent + rope, hidden, 1.0),
+            prefix + "self_attn.kv_a_layernorm.weight": np.ones(latent, dtype=np.float32),
+            prefix + "self_attn.kv_b_proj.weight": draw(heads * (nope + value), latent, GAIN_VALUE),
+            prefix + "self_attn.o_proj.weight": draw(hidden, heads * value, GAIN_VALUE),
+            prefix + "mlp.gate_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.up_proj.weight": draw(inner, hidden, 1.0),
+            prefix + "mlp.down_proj.weight": draw(hidden, inner, 1.0),
+            prefix + "input_layernorm.weight": ones,
+            prefix + "post_attention_layernorm.weight": ones,
+        }
+    return tensors
+
+
+_BUILDERS = {"llama": _llama, "draft": _eagle, "gemma3_text": _gemma3, "deepseek_v2": _deepseek_v2}
 
 
 def names() -> list[str]:
@@ -93,7 +170,7 @@ def build(name: str) -> Path:
     if (folder / "model.safetensors").is_file():
         return folder
     config = json.loads(text)
-    kind = config["model_type"]
+    kind = "draft" if "draft_of" in config else config["model_type"]
     if kind not in _BUILDERS:
         raise ValueError(f"{source}: no weights are made for model_type {kind!r}")
     folder.parent.mkdir(parents=True, exist_ok=True)

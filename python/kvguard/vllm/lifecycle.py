@@ -102,7 +102,13 @@ class Lifecycle:
         facts = probes.probe(worker)
         try:
             from kvguard.vllm.plan import PlanReader
-            from kvguard.vllm.runner import ConnectorDelegate, RunnerHooks, gate, guarded_class
+            from kvguard.vllm.runner import (
+                ConnectorDelegate,
+                RunnerHooks,
+                gate,
+                guarded_class,
+                guarded_speculator,
+            )
             from kvguard.vllm.session import Session
 
             guard = _core.Guard(facts.geometry.as_dict(), self._settings.core)
@@ -123,6 +129,9 @@ class Lifecycle:
         if not isinstance(runner, RunnerHooks):
             runner.__class__ = guarded
         runner.kv_connector = ConnectorDelegate(runner.kv_connector, session)
+        if facts.draft_layers:
+            drafter = runner.speculator
+            drafter.__class__ = guarded_speculator(type(drafter), session)
         self._guard, self._session, self._facts = guard, session, facts
         session.arm()
         self._state = "armed"
@@ -206,7 +215,7 @@ class Lifecycle:
                 self._session.disarm()
                 self._take_incident()
                 self._stop_recording()
-                logger.info("%s", self._coverage_report())
+                logger.info("%s", self.coverage_report())
             if self._state == "armed":
                 self._state = "stopped"
         except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
@@ -222,10 +231,19 @@ class Lifecycle:
         except self._core.Error as error:
             logger.error("kvguard: the trace %s is not whole: %s", self._trace, error)
 
-    def _coverage_report(self) -> str:
+    def coverage_report(self) -> str:
+        """What was judged how often, and what was not."""
         return report.coverage_report(
-            self._guard.verdict(), self._guard.coverage(), self._guard.gaps()
+            self._guard.verdict(), self._guard.coverage(), self._guard.gaps(), self._drafts()
         )
+
+    def _drafts(self) -> dict[str, int] | None:
+        """Drafts that were verified and what became of them; None where there are none."""
+        if self._session is None or not self._facts.geometry.max_drafts:
+            return None
+        stream = self._session.stream
+        scheduled, rejected = stream.num_drafts, stream.num_rejected
+        return {"scheduled": scheduled, "accepted": scheduled - rejected, "rejected": rejected}
 
     def _at_exit(self) -> None:
         if self._state == "armed":
@@ -301,6 +319,7 @@ class Lifecycle:
             "self_test": self._tested,
             "kvguard_version": self._core.version if self._core is not None else "",
             "counts": numbers,
+            "drafts": self._drafts(),
             "coverage": guard.coverage() if guard is not None else [],
             "gaps": guard.gaps() if guard is not None else [],
             "findings": list(self._kept),

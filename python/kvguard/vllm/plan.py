@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm.forward_context import get_forward_context, is_forward_context_available
 
 from kvguard import _core
-from kvguard.vllm.probes import FINAL_ATTRIBUTES, FINAL_UNSEEN, Facts, FinalLayer
+from kvguard.vllm.probes import FINAL_ATTRIBUTES, FINAL_PARTS, FINAL_UNSEEN, Facts, FinalLayer
 
 DTYPES = {"torch.int32": _core.I32, "torch.int64": _core.I64}
 
@@ -22,6 +22,25 @@ class Unreadable(Exception):  # noqa: N818  it is a gap, not an error of anybody
         self.gap = gap
 
 
+class Tokens(NamedTuple):
+    """Of a pass."""
+
+    num: int
+    padded: int  # a graph's
+    positions: Any  # None: not shown
+
+
+class Given(NamedTuple):
+    """What a layer was given. Without a table: slots that only the forward's context has."""
+
+    group: int
+    table: Any
+    slots: Any
+    seq_lens: Any
+    query_start: Any
+    metadata: Any
+
+
 class PlanReader:
     """One runner's plans."""
 
@@ -30,7 +49,11 @@ class PlanReader:
         self._pad_slot = facts.geometry.pad_slot
         self._standing_gaps = frozenset(facts.geometry.standing_gaps)
         self._num_blocks = runner.block_tables.num_blocks if facts.row_columns else None
-        self._rounds = rounds_of(facts.final_layers)
+        self._drafts = facts.geometry.max_drafts > 0
+        self._outcome = facts.outcome_arguments
+        self._final_layers = facts.final_layers
+        self._draft_layers = facts.draft_layers
+        self._slots_by_layer = facts.slots_by_layer
         self._dtypes: dict[Any, int] = {}
         self._names: dict[type, tuple[str, ...] | None] = {}
 
@@ -81,49 +104,117 @@ class PlanReader:
             tuple(groups),
         )
 
-    def final(self, stream: Any, batch: Any, attn_metadata: Any) -> int:
-        """What the backends were given, once for each of a group's metadata objects."""
-        if not self._rounds:
+    def outcome(
+        self, stream: Any, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> int:
+        """What the batch's rows sampled and rejected: the arguments of postprocess_sampled. Nothing
+        where no drafts are verified."""
+        if not self._drafts:
             return 0
-        if attn_metadata is None and is_forward_context_available():
-            attn_metadata = get_forward_context().attn_metadata
+        counts = []
+        for name, index in zip(("num_sampled", "num_rejected"), self._outcome, strict=True):
+            counts.append(self._array(kwargs[name] if name in kwargs else args[index]))
+        return stream.outcome(batch.req_ids, *counts)
+
+    def final(self, stream: Any, batch: Any, attn_metadata: Any) -> int:
+        """What the layers were given, once for each array that differs from the others'."""
+        if not self._final_layers:
+            return 0
+        context = get_forward_context() if is_forward_context_available() else None
+        if attn_metadata is None and context is not None:
+            attn_metadata = context.attn_metadata
+        tokens = Tokens(batch.num_tokens, batch.num_tokens_after_padding, batch.positions)
+        slots = getattr(context, "slot_mapping", None)
+        return self._pass(stream, batch, tokens, self._final_layers, attn_metadata, slots)
+
+    def draft(
+        self, stream: Any, batch: Any, index: int, buffers: Any, given: tuple[Any, ...]
+    ) -> int:
+        """A pass of the draft model, before it runs: `given` are the arguments of _run_model."""
+        padded, attn_metadata, slots = given[:3]
+        # The first pass runs over the target's tokens, and leaves out positions that were rejected.
+        tokens = Tokens(batch.num_tokens, padded, None)
+        if index > 0:
+            tokens = Tokens(batch.num_reqs, padded, buffers.positions[: batch.num_reqs])
+        return self._pass(stream, batch, tokens, self._draft_layers, attn_metadata, slots, index)
+
+    def _pass(
+        self,
+        stream: Any,
+        batch: Any,
+        tokens: Tokens,
+        layers: list[FinalLayer],
+        attn_metadata: Any,
+        slots: Any,
+        draft: int | None = None,
+    ) -> int:
         if not isinstance(attn_metadata, dict):
             raise Unreadable(FINAL_UNSEEN, "the forward's attention metadata is no dict of layers")
-        flags = 0
-        for layers in self._rounds:
+        if not self._slots_by_layer:
+            slots = None
+        elif not slots or not isinstance(slots, dict):
+            raise Unreadable(FINAL_UNSEEN, "the forward's slot mappings are no dict of layers")
+        # Groups whose rows and lengths are the same arrays are one plan: rules across groups see
+        # them together. A plan has a group once.
+        plans: dict[tuple[int, int], list[list[Given]]] = {}
+        for layer in layers:
             try:
-                flags |= self._final_round(stream, batch, attn_metadata, layers)
+                given = self._given(layer, attn_metadata, slots)
             except Unreadable as error:
                 if error.gap not in self._standing_gaps:  # else it was said at arming
                     raise
+                continue
+            for each in given:
+                key = (each.seq_lens.data_ptr(), each.query_start.data_ptr())
+                same = plans.setdefault(key, [])
+                for members in same:
+                    if all(member.group != each.group for member in members):
+                        members.append(each)
+                        break
+                else:
+                    same.append([each])
+        flags = 0
+        for same in plans.values():
+            for members in same:
+                flags |= self._final_plan(stream, batch, tokens, members, draft)
         return flags
 
-    def _final_round(
-        self, stream: Any, batch: Any, attn_metadata: dict[str, Any], layers: list[FinalLayer]
-    ) -> int:
-        # Groups whose rows and lengths are the same arrays are one plan: rules across groups see
-        # them together.
-        plans: dict[tuple[int, int], list[tuple[FinalLayer, tuple[Any, ...], Any]]] = {}
-        for layer in layers:
-            metadata = attn_metadata.get(layer.layer)
-            tensors = self._tensors(layer, metadata)
-            key = (tensors[2].data_ptr(), tensors[3].data_ptr())
-            plans.setdefault(key, []).append((layer, tensors, metadata))
-        flags = 0
-        for members in plans.values():
-            flags |= self._final_plan(stream, batch, members)
-        return flags
+    def _given(
+        self, layer: FinalLayer, attn_metadata: dict[str, Any], slots: dict[str, Any] | None
+    ) -> list[Given]:
+        """What the layers of a backend were given: one, where they share it as they should."""
+        first = attn_metadata.get(layer.layers[0])
+        first_slots = slots.get(layer.layers[0]) if slots is not None else None
+        pairs = [(first, first_slots)]
+        for name in layer.layers[1:]:
+            metadata = attn_metadata.get(name)
+            own_slots = slots.get(name) if slots is not None else None
+            if metadata is not first or own_slots is not first_slots:
+                pairs.append((metadata, own_slots))
+        given = []
+        for metadata, own_slots in pairs:
+            table, written, seq_lens, query_start = self._tensors(layer, metadata)
+            table = table if layer.with_table else None
+            given.append(Given(layer.group, table, written, seq_lens, query_start, metadata))
+            if slots is None:
+                continue
+            if own_slots is None:  # a layer without slots writes no token
+                own_slots = written[:0]
+            if own_slots.data_ptr() != written.data_ptr() or own_slots.shape != written.shape:
+                given.append(Given(layer.group, None, own_slots, seq_lens, query_start, metadata))
+        return given
 
     def _final_plan(
-        self, stream: Any, batch: Any, members: list[tuple[FinalLayer, tuple[Any, ...], Any]]
+        self, stream: Any, batch: Any, tokens: Tokens, members: list[Given], draft: int | None
     ) -> int:
         groups = []
         held = []
         num_rows = batch.num_reqs
         padded_rows = num_rows
-        num_tokens = batch.num_tokens
+        num_tokens = tokens.num
         padded_tokens = None
-        for layer, (table, slots, _, _), metadata in members:
+        for given in members:
+            slots = given.slots
             slot_array = self._array(slots)
             if (
                 slots.shape[0] < num_tokens
@@ -132,26 +223,28 @@ class PlanReader:
                 longer = array("q", slots.tolist() + [self._pad_slot] * missing)
                 held.append(longer)
                 slot_array = (longer.buffer_info()[0], num_tokens, _core.I64)
-            table_array = self._table(table) if layer.with_table else (0, 0, 0, 0, 0)
-            groups.append((layer.group, *slot_array, *table_array, 0, 0, 0))
-            if layer.with_table:
-                padded_rows = max(padded_rows, table.shape[0])
+            table_array = (0, 0, 0, 0, 0)
+            if given.table is not None:
+                table_array = self._table(given.table)
+                padded_rows = max(padded_rows, given.table.shape[0])
+            groups.append((given.group, *slot_array, *table_array, 0, 0, 0))
             count = slot_array[1]
             padded_tokens = count if padded_tokens is None else min(padded_tokens, count)
-            actual = getattr(metadata, "num_actual_tokens", num_tokens)
-            if actual != batch.num_tokens_after_padding:  # a graph's metadata counts its padding
+            actual = getattr(given.metadata, "num_actual_tokens", num_tokens)
+            if actual != tokens.padded:  # a graph's metadata counts its padding
                 num_tokens = actual
-        _, _, seq_lens, query_start = members[0][1]
         return stream.plan(
             _core.STAGE_FINAL,
             batch.req_ids,
             padded_rows,
             num_tokens,
             max(padded_tokens or 0, num_tokens),
-            self._array(query_start),
-            self._array(seq_lens),
-            self._array(batch.positions),
+            self._array(members[0].query_start),
+            self._array(members[0].seq_lens),
+            None if tokens.positions is None else self._array(tokens.positions),
             tuple(groups),
+            _core.PASS_TARGET if draft is None else _core.PASS_DRAFT,
+            draft or 0,
         )
 
     def _tensors(self, layer: FinalLayer, metadata: Any) -> tuple[Any, ...]:
@@ -160,6 +253,8 @@ class PlanReader:
         if kind not in self._names:
             self._names[kind] = names_of(metadata)
         names = self._names[kind]
+        if names is None and all(hasattr(metadata, name) for name in FINAL_PARTS):
+            return joined(metadata)
         tensors = tuple(getattr(metadata, name, None) for name in names) if names else (None,)
         if any(tensor is None for tensor in tensors):
             raise Unreadable(
@@ -198,17 +293,25 @@ class PlanReader:
         return code
 
 
-def rounds_of(layers: list[FinalLayer]) -> list[list[FinalLayer]]:
-    """Round k holds the k-th metadata object of each group: a plan has a group once."""
-    rounds: list[list[FinalLayer]] = []
-    seen: dict[int, int] = {}
-    for layer in layers:
-        k = seen.get(layer.group, 0)
-        seen[layer.group] = k + 1
-        if k == len(rounds):
-            rounds.append([])
-        rounds[k].append(layer)
-    return rounds
+def joined(metadata: Any) -> tuple[Any, ...]:
+    """(table, slots, seq_lens, query_start) of metadata that keep rows with one token apart from
+    the others. They are copies: a plan has its rows in one array."""
+    import torch  # not before the engine has it
+
+    decodes, start = metadata.num_decodes, metadata.query_start_loc
+    tables, lengths, starts = [], [], [start[: decodes + 1]]
+    if metadata.decode is not None:
+        tables.append(metadata.decode.block_table[:decodes])
+        lengths.append(metadata.decode.seq_lens[:decodes])
+    if metadata.prefill is not None:
+        own = metadata.prefill.query_start_loc
+        context = metadata.prefill.chunked_context
+        tables.append(metadata.prefill.block_table)
+        lengths.append(own.diff() if context is None else own.diff() + context.context_lens)
+        starts.append(own[1:] + metadata.num_decode_tokens)
+    if not tables:
+        raise Unreadable(FINAL_UNSEEN, f"{type(metadata).__name__} has neither of its parts")
+    return torch.cat(tables), metadata.slot_mapping, torch.cat(lengths), torch.cat(starts)
 
 
 def names_of(metadata: Any) -> tuple[str, ...] | None:

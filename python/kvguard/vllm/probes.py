@@ -38,8 +38,16 @@ RUNNER_ATTRIBUTES = (
     "max_num_tokens",
     "max_model_len",
 )
-FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
+LOOKUP_METHODS = ("ngram", "ngram_gpu")
+MODEL_METHODS = ("eagle",)
+RUN_MODEL = ("num_tokens", "attn_metadata", "slot_mappings")  # of a speculator's _run_model
+GROUP_KINDS = {
+    "FullAttentionSpec": "full",
+    "MLAAttentionSpec": "full",
+    "SlidingWindowSpec": "window",
+}
 FINAL_UNSEEN = "final-metadata-unseen"
+GROUP_UNSEEN = "group-unseen"
 FINAL_TABLE_UNIT = "final-table-in-kernel-blocks"
 FINAL_ATTRIBUTES = {
     "table": ("block_table", "block_table_tensor"),
@@ -49,16 +57,27 @@ FINAL_ATTRIBUTES = {
 }
 
 
+# Metadata that keep rows with one token apart from the others, as those of latent caches do.
+FINAL_PARTS = (
+    "num_decodes",
+    "num_decode_tokens",
+    "decode",
+    "prefill",
+    "query_start_loc",
+    "slot_mapping",
+)
+
+
 class NotArmed(Exception):  # noqa: N818  the word that is printed
     """Why the guard does not judge this engine. The engine runs."""
 
 
 @dataclass(slots=True)
 class FinalLayer:
-    """One metadata object of a cache group: layers of one backend share it."""
+    """Layers of one backend in one cache group, which share a metadata object."""
 
     group: int
-    layer: str
+    layers: tuple[str, ...]
     with_table: bool
 
 
@@ -71,6 +90,9 @@ class Facts:
         int  # of `dummy_run` among execute_model's positional arguments; -1: by keyword only
     )
     final_layers: list[FinalLayer] = field(default_factory=list)
+    slots_by_layer: bool = False  # the forward takes each layer's slots from its own context
+    outcome_arguments: tuple[int, int] = (0, 0)  # of postprocess_sampled: sampled, rejected
+    draft_layers: list[FinalLayer] = field(default_factory=list)  # of a model that drafts
     row_columns: bool = False  # the runner tells how many columns of a row are live
     summary: str = ""
 
@@ -131,16 +153,56 @@ def probe_configuration(vllm_config: Any, runner: Any) -> None:
         fail("data parallelism with collectives between the ranks has no rules in this version")
     if getattr(parallel, "enable_dbo", False) or getattr(runner, "ubatch_runner", None) is not None:
         fail("dual-batch overlap has no rules in this version")
-    if getattr(vllm_config, "speculative_config", None) is not None:
-        fail("speculative decoding has no rules in this version")
-    if getattr(runner, "num_speculative_steps", 0):
-        fail("a model with draft tokens of its own has no rules in this version")
-    if getattr(runner, "is_pooling_model", False):
-        fail("pooling models have no rules in this version")
     if getattr(runner, "is_encoder_decoder", False):
         fail("encoder-decoder models have no rules in this version")
     if getattr(runner, "pcp_manager", None) is not None:
         fail("prefill context parallelism has no rules in this version")
+
+
+def probe_speculation(vllm_config: Any, runner: Any) -> tuple[int, tuple[int, int]]:
+    """The most drafts of a step, and where postprocess_sampled takes what was sampled and what was
+    rejected."""
+    config = getattr(vllm_config, "speculative_config", None)
+    steps = getattr(runner, "num_speculative_steps", 0)
+    if config is None:
+        if steps:
+            fail("a model with draft tokens of its own has no rules in this version")
+        return 0, (0, 0)
+    method = getattr(config, "method", "?")
+    speculator = getattr(runner, "speculator", None)
+    known = LOOKUP_METHODS if not drafts_by_model(runner) else MODEL_METHODS
+    if method not in known or speculator is None:
+        fail(f"speculative decoding by '{method}' has no rules in this version")
+    if getattr(runner, "adaptive_verification", None) is not None:
+        fail("adaptive verification leaves out drafts that were scheduled: no rules")
+    what = type(runner).__name__
+    names = [p.name for p in parameters(runner, "postprocess_sampled", what)]
+    if not {"num_sampled", "num_rejected"}.issubset(names):
+        fail(f"{what}.postprocess_sampled takes {names}; this vLLM is not one that is known")
+    return steps, (names.index("num_sampled"), names.index("num_rejected"))
+
+
+def drafts_by_model(runner: Any) -> bool:
+    """Whether what drafts writes KV of its own."""
+    speculator = getattr(runner, "speculator", None)
+    return any(hasattr(speculator, name) for name in ("block_tables", "draft_attn_layer_names"))
+
+
+def probe_speculator(runner: Any, num_groups: int) -> list[FinalLayer]:
+    """The layers of a draft model, whose passes are seen when its method runs it."""
+    speculator = runner.speculator
+    what = type(speculator).__name__
+    names = [p.name for p in parameters(speculator, "_run_model", what)][: len(RUN_MODEL)]
+    if names != list(RUN_MODEL):
+        fail(f"{what}._run_model takes {names} first, not {list(RUN_MODEL)}")
+    parameters(speculator, "propose", what)
+    if not getattr(speculator, "advance_draft_positions", False):
+        fail(f"{what} drafts without moving on: no rules in this version")
+    attribute(attribute(speculator, "input_buffers", what), "positions", f"{what}.input_buffers")
+    layers, gaps = probe_final(attribute(speculator, "attn_groups", what), num_groups)
+    if not layers or set(gaps) - {GROUP_UNSEEN}:
+        fail(f"the metadata of {what} cannot be read: {gaps}")
+    return layers
 
 
 def probe_device(runner: Any) -> None:
@@ -200,11 +262,16 @@ def probe_scheduler_output() -> list[str]:
     return [f"unknown-field:{name}" for name in probed["unknown"]]
 
 
-def probe_group(index: int, spec: Any, tables: Any, num_layers: int) -> Group:
+def probe_group(index: int, group: Any, tables: Any) -> Group:
     """One cache group: its kind, and the unit of its table by what the table itself says."""
+    spec = group.kv_cache_spec
     kind = type(spec).__name__
-    if kind not in FULL_SPECS:
+    if kind not in GROUP_KINDS:
         fail(f"cache group {index} is a {kind}, which has no rules in this version")
+    if getattr(group, "host_resident", False):
+        fail(f"cache group {index} lies in host memory: no rules in this version")
+    if not getattr(spec, "uses_slot_mapping", True):
+        fail(f"cache group {index} ({kind}) has no slot mapping: no rules in this version")
     if getattr(spec, "tokens_per_state", 1) != 1:
         fail(f"cache group {index} stores {spec.tokens_per_state} tokens a state: no rules")
     block_size = attribute(spec, "block_size", kind)
@@ -219,12 +286,20 @@ def probe_group(index: int, spec: Any, tables: Any, num_layers: int) -> Group:
         fail(f"group {index}: kernel block size {kernel_block_size} does not divide {block_size}")
     table = probe_table(index, tables)
     per_block = block_size // kernel_block_size
+    window = 0
+    if GROUP_KINDS[kind] == "window":
+        window = attribute(spec, "sliding_window", kind)
+        if not isinstance(window, int) or window < 1:
+            fail(f"cache group {index} has a window of {window} tokens")
     return Group(
+        kind=GROUP_KINDS[kind],
         block_size=block_size,
         kernel_block_size=kernel_block_size,
         table_unit="block" if per_block == 1 else "kernel-block",
         max_columns=table.shape[1] // per_block,
-        num_layers=num_layers,
+        window=window,
+        retained=getattr(spec, "extra_retained_tokens", 0),
+        num_layers=len(group.layer_names),
         flags=_core.GROUP_PAD_ROWS_NULL,
     )
 
@@ -242,17 +317,14 @@ def probe_table(index: int, tables: Any) -> Any:
     return table
 
 
-def probe_final(runner: Any, num_groups: int) -> tuple[list[FinalLayer], list[str]]:
+def probe_final(groups: Any, num_groups: int) -> tuple[list[FinalLayer], list[str]]:
     """Which layers show each group's final metadata, and the standing gaps where none can."""
     layers: list[FinalLayer] = []
     gaps: list[str] = []
-    if getattr(runner, "fast_prefill", None) is not None:
-        return [], [FINAL_UNSEEN]  # some layers are given a reduced batch of their own
-    groups = runner.attn_groups
     for index in range(num_groups):
         backends = groups[index] if index < len(groups) else []
         if not backends:
-            gaps.append(FINAL_UNSEEN)
+            gaps.append(GROUP_UNSEEN)
         for backend in backends:
             names = getattr(backend, "layer_names", None)
             readable = shows_tensors(backend) if names else False
@@ -263,7 +335,7 @@ def probe_final(runner: Any, num_groups: int) -> tuple[list[FinalLayer], list[st
             with_table = getattr(backend, "kernel_block_size", None) is None
             if not with_table:
                 gaps.append(FINAL_TABLE_UNIT)
-            layers.append(FinalLayer(index, names[0], with_table))
+            layers.append(FinalLayer(index, tuple(names), with_table))
     return layers, sorted(set(gaps))
 
 
@@ -271,16 +343,27 @@ def shows_tensors(backend: Any) -> bool | None:
     """Whether the backend's metadata class has the tensors by name; None where its class cannot be
     told beforehand: its metadata are looked at, and what they do not show is a standing gap."""
     try:
-        builder = type(backend.get_metadata_builder(0))
+        builder = backend.get_metadata_builder(0)
     except (AttributeError, IndexError, TypeError):
         return False
-    for base in inspect.getmro(builder):
+    made = getattr(builder, "metadata_cls", None)
+    for base in inspect.getmro(type(builder)) if made is None else ():
         for generic in base.__dict__.get("__orig_bases__", ()):
             for argument in getattr(generic, "__args__", ()):
-                if dataclasses.is_dataclass(argument):
-                    names = {f.name for f in dataclasses.fields(argument)}
-                    return all(names.intersection(known) for known in FINAL_ATTRIBUTES.values())
-    return None
+                made = argument if made is None and dataclasses.is_dataclass(argument) else made
+    if not dataclasses.is_dataclass(made):
+        return None
+    names = {f.name for f in dataclasses.fields(made)}
+    parts = names.issuperset(FINAL_PARTS)
+    return parts or all(names.intersection(known) for known in FINAL_ATTRIBUTES.values())
+
+
+def probe_forward_context() -> bool:
+    """Whether layers take their slots from the forward context, and not from their metadata."""
+    context = getattr(importlib.import_module("vllm.forward_context"), "ForwardContext", None)
+    if not dataclasses.is_dataclass(context):
+        fail("ForwardContext is no dataclass; this vLLM is not one that is known")
+    return "slot_mapping" in {f.name for f in dataclasses.fields(context)}
 
 
 def probe(worker: Any) -> Facts:
@@ -291,6 +374,7 @@ def probe(worker: Any) -> Facts:
         attribute(runner, name, type(runner).__name__)
     probe_configuration(vllm_config, runner)
     probe_device(runner)
+    max_drafts, outcome_arguments = probe_speculation(vllm_config, runner)
     dummy_run_index = probe_runner_methods(runner)
     probe_connector(attribute(runner, "kv_connector", type(runner).__name__))
     probe_input_batch()
@@ -302,12 +386,15 @@ def probe(worker: Any) -> Facts:
         fail("elastic expert parallelism redirects writes to the null block: no rules")
     if not cache.kv_cache_groups:
         fail("the model has no KV cache")
-    groups = [
-        probe_group(i, group.kv_cache_spec, tables, len(group.layer_names))
-        for i, group in enumerate(cache.kv_cache_groups)
-    ]
-    final_layers, final_gaps = probe_final(runner, len(groups))
-    gaps += final_gaps
+    groups = [probe_group(i, group, tables) for i, group in enumerate(cache.kv_cache_groups)]
+    final_layers, final_gaps = probe_final(runner.attn_groups, len(groups))
+    if getattr(runner, "fast_prefill", None) is not None:
+        final_layers, final_gaps = [], [FINAL_UNSEEN]  # some layers are given a reduced batch
+    # A group without layers of the target's is not seen; one without the draft model's is not its.
+    gaps += sorted({FINAL_UNSEEN if gap == GROUP_UNSEEN else gap for gap in final_gaps})
+    draft_layers: list[FinalLayer] = []
+    if max_drafts and drafts_by_model(runner):
+        draft_layers = probe_speculator(runner, len(groups))
     scheduler = attribute(vllm_config, "scheduler_config", "VllmConfig")
     flags = 0
     if getattr(scheduler, "async_scheduling", False):
@@ -331,17 +418,24 @@ def probe(worker: Any) -> Facts:
         max_tokens=runner.max_num_tokens,
         max_model_len=runner.max_model_len,
         num_lookahead=getattr(vllm_config, "num_lookahead_tokens", 0),
+        max_drafts=max_drafts,
         pad_slot=importlib.import_module("vllm.v1.attention.backends.utils").PAD_SLOT_ID,
         flags=flags,
         rank=worker.rank,
         num_ranks=1,
         standing_gaps=gaps,
     )
-    kinds = ", ".join(f"{g.kind} block {g.block_size}" for g in groups)
+    kinds = ", ".join(
+        f"{g.kind}{f' of {g.window}' if g.window else ''} block {g.block_size}" for g in groups
+    )
     return Facts(
         geometry=geometry,
         dummy_run_index=dummy_run_index,
         final_layers=final_layers,
+        slots_by_layer=probe_forward_context(),
+        outcome_arguments=outcome_arguments,
+        draft_layers=draft_layers,
         row_columns=hasattr(num_blocks, "np"),
-        summary=f"groups={len(groups)} ({kinds}) blocks={cache.num_blocks}",
+        summary=f"groups={len(groups)} ({kinds}) blocks={cache.num_blocks}"
+        + (f" drafts={max_drafts} a step" if max_drafts else ""),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm.v1.outputs import AsyncModelRunnerOutput
 
+from kvguard.vllm.probes import RUN_MODEL
 from kvguard.vllm.session import Session, Ticket
 
 
@@ -42,6 +43,12 @@ class RunnerHooks:
             session.planned(input_batch, plan)
         return plan
 
+    def postprocess_sampled(self, *args: Any, **kwargs: Any) -> Any:
+        session = self.kvguard_session
+        if session.active:
+            session.sampled(args, kwargs)
+        return super().postprocess_sampled(*args, **kwargs)
+
     def sample_tokens(self, *args: Any, **kwargs: Any) -> Any:
         session = self.kvguard_session
         if not session.active:
@@ -53,6 +60,37 @@ class RunnerHooks:
         if not session.active:
             return super().pool(*args, **kwargs)
         return session.sample(super().pool, args, kwargs)
+
+
+def guarded_speculator(base: type, session: Session) -> type:
+    """A subclass of a speculator's class, for one instance whose draft model writes KV of its own.
+
+    It has one base: with a second one its instances' layout would differ from the base's.
+    """
+
+    def propose(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = base.propose(self, *args, **kwargs)  # type: ignore[attr-defined]
+        if session.active:
+            drafts = kwargs.get("num_speculative_tokens")
+            session.drafted(max(1, self.num_speculative_steps if drafts is None else drafts))
+        return result
+
+    def _run_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if session.active:
+            given = (*args, *(kwargs[name] for name in RUN_MODEL[len(args) :]))
+            session.draft_pass(self.input_buffers, given)
+        return base._run_model(self, *args, **kwargs)  # type: ignore[attr-defined]
+
+    return type(
+        f"Guarded{base.__name__}",
+        (base,),
+        {
+            "propose": propose,
+            "_run_model": _run_model,
+            "kvguard_hooks": True,  # probes look past this class
+            "__module__": __name__,
+        },
+    )
 
 
 def guarded_class(base: type) -> type:

@@ -65,9 +65,11 @@ class Session:
         self._dummy_run_index = dummy_run_index - 1  # among the arguments behind scheduler_output
         self._ticket = Ticket()
         self._no_forward = False
+        self._untold = 0  # sequence of the first finding that was not told
         self._failures = 0
         self._start_over = False
         self._batch: Any = None
+        self._draft_passes = 0  # of the draft model, in this step
 
     # --- life ---
 
@@ -176,6 +178,45 @@ class Session:
         if flags:
             self._react(flags)
 
+    def sampled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tokens are sampled, and the runner has not moved its counts by them."""
+        if self._batch is None or not self._step_open:
+            return
+        try:
+            flags = self._reader.outcome(self.stream, self._batch, args, kwargs)
+        except Unreadable as error:
+            flags = self._unreadable(error)
+        except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
+            self._fail("outcome", error)
+            return
+        if flags:
+            self._react(flags)
+
+    def draft_pass(self, buffers: Any, given: tuple[Any, ...]) -> None:
+        """The draft model is about to run."""
+        if self._batch is None or not self._step_open:
+            return
+        index, self._draft_passes = self._draft_passes, self._draft_passes + 1
+        try:
+            flags = self._reader.draft(self.stream, self._batch, index, buffers, given)
+        except Unreadable as error:
+            flags = self._unreadable(error)
+        except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
+            self._fail("draft", error)
+            return
+        if flags:
+            self._react(flags)
+
+    def drafted(self, expected: int) -> None:
+        """The draft model has run; a graph would have run it unseen."""
+        if self._batch is not None and self._step_open and self._draft_passes != expected:
+            self._unreadable(
+                Unreadable(
+                    "draft-pass-unseen",
+                    f"{self._draft_passes} of {expected} draft passes were seen",
+                )
+            )
+
     def no_forward(self) -> None:
         self._no_forward = True
 
@@ -184,6 +225,7 @@ class Session:
     def _begin(self, output: Any) -> None:
         self._no_forward = False
         self._batch = None
+        self._draft_passes = 0
         try:
             if self._start_over:
                 self.stream.reset(_core.RESET_ARM)
@@ -231,7 +273,9 @@ class Session:
 
     def _tell_findings(self) -> None:
         try:
-            found = self.guard.findings(self.stream.first_sequence)
+            found = self.guard.findings(self._untold)
+            if found:
+                self._untold = found[-1][2]["sequence"] + 1
             proofs = [f for f in found if f[2]["grade"] == "proof"]
             if proofs and self._gate is not None and self._ticket.error is None:
                 first = next((f for f in proofs if f[2]["first_cause"]), proofs[0])
