@@ -49,8 +49,9 @@ def test_tokens_on_the_trash():
     # beyond the pool, in the null block, or in a block
     for trash in (TRASH, 2, 78):
         assert full_step([4, trash, 6], trash=trash) == [(403, 0, 1, 1)]
-    # in the very place of the token too
-    assert full_step([4, 5, 6], trash=5) == [(403, 0, 1, 1)]
+    # but in the very place of the token
+    assert full_step([4, 5, 6], trash=5) == []
+    assert full_step([5, 4, 6], trash=5) == [(401, 0, 1, 1), (403, 0, 1, 0)]
     # two of them are not written twice
     assert full_step([4, TRASH, TRASH]) == [(403, 0, 1, 1)]
     assert full_step([4, 9, 9], trash=-1) == [(401, 0, 1, 1), (405, 0, 1, 2)]
