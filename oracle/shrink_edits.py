@@ -464,17 +464,22 @@ def compacted_blocks(program: Program, pool: int) -> Program:
 
 
 def move_plan(part: Line, group: Line, trash: int, moved: Callable[[int, int], int]) -> None:
+    size, base = group["block_size"], group["slot_base"]
+
+    def moved_slot(slot: int) -> int:
+        return moved(slot - base, size * (group["index_scale"] or 1)) + base
+
     if part["slots"] is not None:
         slots = part["slots"]["values"]
-        part["slots"]["values"] = [
-            slot if slot == trash else moved(slot, group["block_size"]) for slot in slots
-        ]
-    size = group["block_size"]
-    sizes = {"block": size, "slot": 1}
-    unit = size // sizes.get(group["table_unit"], group["kernel_block_size"])
+        part["slots"]["values"] = [slot if slot == trash else moved_slot(slot) for slot in slots]
+    unit = 1 if group["table_unit"] == "block" else size // group["kernel_block_size"]
+    by_slot = group["table_unit"] == "slot"
     _, entries = list_arrays(part)
     sentinel = part["reads"]["sentinel"] if part["encoding"] == "flat" else None
-    entries[:] = [entry if entry == sentinel else moved(entry, unit) for entry in entries]
+    entries[:] = [
+        entry if entry == sentinel else moved_slot(entry) if by_slot else moved(entry, unit)
+        for entry in entries
+    ]
     if part["reads"] and part["reads"].get("table"):
         table = part["reads"]["table"]
         table["rows"] = [[moved(entry, unit) for entry in row] for row in table["rows"]]

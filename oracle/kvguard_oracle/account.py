@@ -76,6 +76,16 @@ class StatesLeft:
 
 
 @dataclass
+class Run:
+    """Positions [first, end) that steps of a request wrote in one go (judging.md, Rings)."""
+
+    first: int
+    end: int
+    # False: what the step left where it may have written is not known
+    sure: bool
+
+
+@dataclass
 class Request:
     key: int
     rows: dict[int, list[Entry]]
@@ -101,6 +111,8 @@ class Request:
     states_left: StatesLeft | None = None
     # the most that `high` was at the end of one of its steps
     most_high: int = 0
+    # the latest ones, oldest first: what its rings hold
+    runs: list[Run] = field(default_factory=list)
     # a step in which it was scheduled has ended: its encoder's output is written
     encoder_written: bool = False
     # the latest step that was forgotten so long ago that nothing is said of it

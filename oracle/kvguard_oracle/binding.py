@@ -8,6 +8,7 @@ from kvguard_oracle.content import BlockContent, Domain
 from kvguard_oracle.findings import NO_REQUEST, PROOF, SUSPICION, Finding
 from kvguard_oracle.geometry import MODE_ALIGN, Geometry, Group
 from kvguard_oracle.records import Event
+from kvguard_oracle.rings import forget_ring_writes
 from kvguard_oracle.states import column_of_state, is_a_place
 from kvguard_oracle.windows import end_passed_claims, expire, is_needed, is_owned
 
@@ -45,18 +46,20 @@ def apply_event(account: Account, step: int, event: Event) -> list[Finding]:
         return []
     request = account.requests.get(event.request)
     if request is None:
-        group = None if event.kind == "rollback" else event.group
-        return [Finding(REQUEST_UNKNOWN, step, group, event.request)]
+        told_of = None if event.kind == "rollback" else event.group
+        return [Finding(REQUEST_UNKNOWN, step, told_of, event.request)]
     if event.kind == "rollback":
         roll_back(request, event.count)
         expire(account, request)
         return []
     assert event.group is not None
+    group = account.geometry.groups[event.group]
+    if event.kind in ("truncate", "replace"):
+        first = event.first if event.kind == "truncate" else 0
+        forget_ring_writes(request, group, first)
+        account.end_claims(request, group, first)
     if event.kind == "truncate":
-        account.end_claims(request, account.geometry.groups[event.group], event.first)
         return []
-    if event.kind == "replace":
-        account.end_claims(request, account.geometry.groups[event.group])
     return bind_blocks(account, step, request, event)
 
 

@@ -34,16 +34,34 @@ def apply_cells(account: Account, step: int, event: Event) -> list[Finding]:
     request = account.requests.get(event.request)
     if request is None:
         return [Finding(REQUEST_UNKNOWN, step, group.index, event.request)]
+    counted = counted_entries(request)
     if event.kind == ERASE:
         give_back(account, request, group, event.first, event.first + event.count)
     else:
         rebase(account, request, group, event)
     end_behind_the_last(request, group)
     forget_hits(account, request, group)
-    request.know_frontier(max(len(row) for row in request.rows.values()))
+    request.know_frontier(tokens_left(request, counted))
     request.count = request.low
     request.knowledge.forget()
     return []
+
+
+def counted_entries(request: Request) -> list[Entry]:
+    """The columns below `low`: those that are bound ahead do not count."""
+    return [entry for row in request.rows.values() for entry in row[: request.low]]
+
+
+def tokens_left(request: Request, counted: list[Entry]) -> int:
+    """Up to the last column that is none of the holes, wherever it stands now."""
+    known = {id(entry) for entry in counted if entry.block >= 0}
+    columns = [
+        column
+        for row in request.rows.values()
+        for column, entry in enumerate(row)
+        if id(entry) in known
+    ]
+    return max(columns, default=-1) + 1
 
 
 def hole() -> Entry:
@@ -60,9 +78,9 @@ def give_back(account: Account, request: Request, group: Group, first: int, end:
 
 def rebase(account: Account, request: Request, group: Group, event: Event) -> None:
     row = request.rows[group.index]
-    first, end, added = event.first, event.first + event.count, event.value
+    first, end, added = event.first, min(event.first + event.count, len(row)), event.value
     taken = []
-    for column in range(first, min(end, len(row))):
+    for column in range(first, end):
         to = column + added
         if 0 <= to < most_columns(account.geometry, group):
             taken.append((column, row[column]))

@@ -66,8 +66,11 @@ def judge_contents(account: Account, step: OpenStep) -> tuple[list[Finding], int
         grade = unwritten_grade(account.geometry) if code == CONTENT_UNWRITTEN else PROOF
         key, index = hit.request.key, hit.group.index
         finding = Finding(code, step.number, index, key, hit.column, grade=grade)
-        # one for each request, group and code, at the first such column
-        findings.setdefault((key, index, code), finding)
+        # one for each request, group and code, at the first such column: what names a block
+        # twice over (DEDUPE) comes in any order
+        first = findings.setdefault((key, index, code), finding)
+        if hit.column < first.pos:
+            findings[key, index, code] = finding
     return list(findings.values()), assumptions
 
 

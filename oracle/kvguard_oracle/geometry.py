@@ -371,6 +371,8 @@ def check_slots(group: Group) -> None:
     """judging.md, Scaled slots."""
     if group.token_stride > group.index_scale:
         raise UnreadableError(f"group {group.index} has tokens further apart than its blocks allow")
+    if group.slot_base < 0:
+        raise UnreadableError(f"group {group.index} has slots below 0")
     if group.is_scaled() and (group.kind not in (FULL, RING) or group.shard.ranks > 1):
         refuse(f"scaled slots of a group of kind {group.kind}, or of a sharded one")
 

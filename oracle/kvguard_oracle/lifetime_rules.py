@@ -6,7 +6,7 @@ from __future__ import annotations
 from kvguard_oracle.account import Account, Entry
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.geometry import Group
-from kvguard_oracle.rings import first_read, was_written_over
+from kvguard_oracle.rings import first_written_over
 from kvguard_oracle.view import KnownRow, View
 from kvguard_oracle.windows import is_needed, read_position
 
@@ -40,9 +40,8 @@ def judge_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
 
 def judge_ring_row(view: View, group: Group, row: KnownRow) -> list[Finding]:
     assert row.start is not None
-    if not was_written_over(group, row.request, row.start):
-        return []
-    return [view.finding(READ_STALE, row, first_read(group, row.start), group.index)]
+    position = first_written_over(group, row.request, row.start)
+    return [] if position is None else [view.finding(READ_STALE, row, position, group.index)]
 
 
 def is_gone(account: Account, group: Group, entry: Entry) -> bool:

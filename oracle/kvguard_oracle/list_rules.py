@@ -42,11 +42,17 @@ def judge_lists(view: View) -> list[Finding]:
         is_empty = has_no_entry(view, part.lists)
         for row in view.rows:
             # once the frontier was judged, every row with tokens has a start
-            if row.has_tokens():
-                at_hand = is_empty and row.start == 0 and part.lists.of_row(row.index) == []
-                if not at_hand:
-                    findings += judge_row(view, group, part.lists, row)
-                findings += judge_last_page(view, group, part.lists, row)
+            if not row.has_tokens():
+                continue
+            told = part.lists.of_row(row.index)
+            if told is None:
+                # its offsets are no list's: nothing more is judged of it
+                pos = NO_POSITION
+                findings.append(view.finding(TABLE_COLUMNS_MISMATCH, row, pos, group.index))
+                continue
+            if not (is_empty and row.start == 0 and told == []):
+                findings += judge_row(view, group, part.lists, row, told)
+            findings += judge_last_page(view, group, part.lists, row)
     return findings
 
 
@@ -57,10 +63,9 @@ def has_no_entry(view: View, lists: ReadList) -> bool:
     return not lists.entries or all(lists.of_row(row) == [] for row in range(view.plan.num_rows))
 
 
-def judge_row(view: View, group: Group, lists: ReadList, row: KnownRow) -> list[Finding]:
-    told = lists.of_row(row.index)
-    if told is None:
-        return [view.finding(TABLE_COLUMNS_MISMATCH, row, NO_POSITION, group.index)]
+def judge_row(
+    view: View, group: Group, lists: ReadList, row: KnownRow, told: list[int]
+) -> list[Finding]:
     wanted = list(wanted_entries(view, group, lists, row))
     first: dict[int, Finding] = {}
     for value, entry in zip(told, wanted, strict=False):

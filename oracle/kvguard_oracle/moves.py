@@ -93,14 +93,13 @@ def deduplicate(
     for key in sorted(account.requests):
         request = account.requests[key]
         for part in account.geometry.groups_of_pool(group.pool):
-            row = request.rows[part.index]
-            named = {entry.block for entry in row}
-            for column, entry in enumerate(row):
+            for column, entry in enumerate(request.rows[part.index]):
                 if entry.claims and entry.block in new_of:
-                    new = new_of[entry.block]
-                    found.append((request, part, column, new, new in named))
+                    found.append((request, part, column, new_of[entry.block]))
     findings = []
-    for request, part, column, new, is_repeated in found:
+    for request, part, column, new in found:
+        # but for what it has done to the columns before
+        is_repeated = any(entry.block == new for entry in request.rows[part.index])
         for entry in request.rows[part.index]:
             # an ordinary claim from now on; the rules of content judge it all the same
             entry.hit_in = None

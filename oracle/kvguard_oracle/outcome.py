@@ -8,6 +8,7 @@ from kvguard_oracle.cross import note_written
 from kvguard_oracle.findings import Finding
 from kvguard_oracle.frontier_rules import FRONTIER_MISMATCH
 from kvguard_oracle.records import End, Outcome, OutcomeRow
+from kvguard_oracle.rings import note_ring_writes
 from kvguard_oracle.states import leave_states
 from kvguard_oracle.windows import expire
 from kvguard_oracle.written import content_written
@@ -107,6 +108,7 @@ def apply_end(account: Account, step: OpenStep, end: End) -> None:
             leave_states(account, scheduled, abandoned)
             if not abandoned:
                 note_written(account, key)
+            note_ring_writes(request, scheduled, abandoned)
             move(request, step.number, scheduled, abandoned)
             request.most_high = max(request.most_high, request.high)
             expire(account, request)

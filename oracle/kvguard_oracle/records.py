@@ -91,8 +91,8 @@ class ReadList:
         return self.sentinel is not None
 
     def presented(self) -> bool:
-        """judging.md, Lists: a FLAT list without an entry may go without offsets."""
-        return self.offsets is not None or (self.is_flat() and self.entries == [])
+        """judging.md, Lists: the offsets are, or FLAT's entries are, were there none of them."""
+        return self.offsets is not None or (self.is_flat() and self.entries is not None)
 
     def of_row(self, row: int) -> list[int] | None:
         """None: its offsets are no list's."""

@@ -6,8 +6,10 @@ Ring positions and columns of tokens are those of geometry.Group.
 
 from __future__ import annotations
 
-from kvguard_oracle.account import Request, ScheduledRequest
+from kvguard_oracle.account import Request, Run, ScheduledRequest
 from kvguard_oracle.geometry import Group
+
+MOST_RUNS = 16
 
 
 def written_columns_of_ring(group: Group, scheduled: ScheduledRequest) -> set[int]:
@@ -32,7 +34,39 @@ def first_read(group: Group, start: int) -> int:
     return max(0, start - (group.window - 1))
 
 
-def was_written_over(group: Group, request: Request, start: int) -> bool:
-    """A count went back, and a later token stood where the first one that is read should."""
-    first = first_read(group, start)
-    return first < start and first + group.window < request.most_high
+# what was written last
+
+
+def note_ring_writes(request: Request, scheduled: ScheduledRequest, abandoned: bool) -> None:
+    """At END of a step with a forward."""
+    first, end = scheduled.start_low, scheduled.start_high + scheduled.row.num_tokens
+    sure = scheduled.start_known() and not abandoned
+    last = request.runs[-1] if request.runs else None
+    if sure and last is not None and last.sure and last.end == first:
+        last.end = end
+        return
+    request.runs.append(Run(first, end, sure))
+    del request.runs[:-MOST_RUNS]
+
+
+def forget_ring_writes(request: Request, group: Group, first: int = 0) -> None:
+    """A REPLACE or TRUNCATE takes the columns from `first` on, if there are any."""
+    if group.is_ring() and len(request.rows[group.index]) > first:
+        request.runs = []
+
+
+def written_last(group: Group, request: Request, place: int) -> int | None:
+    """The position that was written last at a ring position; None: not known."""
+    for run in reversed(request.runs):
+        position = run.end - 1 - (run.end - 1 - place) % group.window
+        if position >= run.first:
+            return position if run.sure else None
+    return None
+
+
+def first_written_over(group: Group, request: Request, start: int) -> int | None:
+    """Of the positions that a row which starts at `start` reads; None: none of them."""
+    for position in range(first_read(group, start), start):
+        if written_last(group, request, group.place_of(position)) not in (None, position):
+            return position
+    return None

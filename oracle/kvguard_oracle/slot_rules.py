@@ -65,7 +65,7 @@ def is_beyond_the_model(view: View, position: int) -> bool:
 
 
 def is_wrong(view: View, group: Group, position: int, slot: int, block: int | None) -> bool:
-    if view.plan.pass_name == DRAFT and slot == view.account.geometry.pad_slot:
+    if view.plan.pass_name == DRAFT and writes_nothing(view, group, slot):
         return False
     if not group.is_local(position):
         # another rank's: the pad slot, whatever is bound
@@ -76,8 +76,7 @@ def is_wrong(view: View, group: Group, position: int, slot: int, block: int | No
     if not fits(group, block):
         # bound as -1: not judged
         return False
-    # the trash is no token's place, whatever is bound
-    return group.pool.is_trash(slot) or slot != group.slot_in(block, position)
+    return slot != group.slot_in(block, position)
 
 
 def classify(view: View, group: Group, position: int, slot: int) -> int:

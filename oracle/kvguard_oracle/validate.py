@@ -133,6 +133,9 @@ def check_group_plan(geometry: Geometry, plan: Plan, part: GroupPlan) -> None:
         at_least(part.states.init, plan.num_rows, "init")
     if part.lists is not None:
         at_least(part.lists.offsets, plan.num_rows + 1, "the offsets of lists")
+        # judging.md, Lists: they may be absent where there is no entry at all
+        told = part.lists.offsets is not None or not part.lists.entries
+        require(told, "entries have offsets")
         at_least(part.lists.last_page_len, plan.num_rows, "last_page_len")
     if part.table is None:
         return

@@ -262,6 +262,23 @@ def went_back(tokens):
     return [*lines, *step(7, [event("rollback", 1, count=tokens)], back, ring(back))]
 
 
+def computed_anew():
+    lines = rings(*decodes(6, 6))
+    for number, row in enumerate([Row(1, ONE, 0, 6), *decodes(6, 4)], start=8):
+        back = [event("rollback", 1, count=12)] if row.start == 0 else []
+        lines += step(number, back, [row], ring([row]))
+    return lines
+
+
+def went_back_twice():
+    lines = rings(*decodes(6, 6))
+    back = [(1, Row(1, ONE, 11, 1)), (0, Row(1, ONE, 12, 1)), (3, Row(1, ONE, 10, 1))]
+    for number, (tokens, row) in enumerate(back, start=8):
+        events = [event("rollback", 1, count=tokens)] if tokens else []
+        lines += step(number, events, [row], ring([row]))
+    return lines
+
+
 def into_the_trash():
     row = Row(1, ONE, 0, 2, slots=[4, 80])
     return [ring_engine(trash=80), *step(1, admit(1, ONE), [row], ring([row]))]
@@ -292,6 +309,7 @@ RINGS = {
     "ring-pads-on-the-write-trash": pads_on_the_trash(),
     "ring-given-away-at-the-end": given_away(),
     "ring-of-a-request-that-went-back-a-little": went_back(1),
+    "ring-computed-anew-from-the-start": computed_anew(),
     "B080-slot-of-the-raw-column": third_block(),
     "ring-slot-one-turn-late": rings(*decodes(6, 2), Row(1, ONE, 8, 1, slots=[11])),
     "ring-clipped-token-written": long_prefill(
@@ -307,6 +325,7 @@ RINGS = {
     "ring-list-of-the-whole-window": listing([7, *RIGHT]),
     "ring-list-one-token-too-many": listing([*RIGHT, SENTINEL]),
     "ring-list-without-sentinels": listing([*RIGHT[:7], 7]),
+    "ring-went-back-twice": went_back_twice(),
     "ring-went-back-too-far": went_back(5),
 }  # fmt: skip
 

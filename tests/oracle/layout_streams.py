@@ -8,17 +8,44 @@ from __future__ import annotations
 import copy
 from random import Random
 
+from kvguard_oracle import Judge
 from kvguard_oracle.account import Account
 from kvguard_oracle.events import apply_event
-from kvguard_oracle.geometry import CSR, FLAT, RING, Group
+from kvguard_oracle.geometry import CSR, FLAT, RING, Group, read_geometry
 from kvguard_oracle.list_rules import is_hole_at, right_entry
+from kvguard_oracle.outcome import END_ABANDONED, END_NO_FORWARD
 from kvguard_oracle.passes import DRAFT, MICRO_BATCH, TARGET
-from kvguard_oracle.records import read_event
+from kvguard_oracle.records import read_event, read_record
 from kvguard_oracle.rings import first_read
-from layout_scenario import DEDUPE, MOVE, SWAP, erase, flat_group, list_plan, rebase, remap
+from layout_scenario import (
+    DEDUPE,
+    MOVE,
+    SWAP,
+    engine,
+    erase,
+    flat_group,
+    list_plan,
+    rebase,
+    remap,
+    ring_group,
+)
 from pass_streams import MOST_MORE, PassStream
 from random_streams import DrawnRow, draw_geometry
-from scenario import ASYNC, CONNECTOR, PAD_ROWS_NULL, Line, array, geometry, pool
+from scenario import (
+    ASYNC,
+    CONNECTOR,
+    PAD_ROWS_NULL,
+    Line,
+    admit,
+    array,
+    begin,
+    end,
+    event,
+    geometry,
+    plan,
+    pool,
+    scheduled,
+)
 
 UNITS = ["block", "kernel_block", "slot"]
 LARGEST = 2**31 - 1
@@ -67,15 +94,9 @@ def draw_engine(random: Random) -> Line:
             stride, base = random.randint(1, scale), random.choice([0, 0, 50])
             described.update(index_scale=scale, token_stride=stride, slot_base=base)
     for described in line["pools"]:
-        # beyond the pool: what a token has there is never its right slot
-        described["write_trash"] = random.choice([-1, -1, 9000])
+        # beyond the pool, or where some token has its right slot
+        described["write_trash"] = random.choice([-1, -1, 9000, random.randrange(64)])
     return line
-
-
-def one_deduplication(events: list[Line]) -> list[Line]:
-    """At most one, and first: no row then names a block twice when it comes."""
-    first = [told for told in events if told["kind"] == "remap" and told["value"] == DEDUPE]
-    return [*first[:1], *(told for told in events if told not in first)]
 
 
 class LayoutStream(PassStream):
@@ -103,8 +124,11 @@ class LayoutStream(PassStream):
         key = self.random.choice(self.live()) if not self.chance(self.noise) else self.next_key + 9
         request = self.judge.account.requests.get(key)
         columns = len(request.rows[group.index]) if request is not None else 3
-        first = self.random.randint(0, columns)
-        count = self.random.randint(0, columns - first)
+        first = self.random.randint(0, columns + 1)
+        count = self.random.randint(0, max(columns - first, 0))
+        if self.chance(0.2):
+            # beyond the row
+            count += self.random.choice([1, 2, 5, 40])
         if self.chance(0.5):
             return erase(key, first, count, own=group.index)
         added = self.random.choice([-first, -first, -1, -2, 1, 2, 5])
@@ -118,13 +142,8 @@ class LayoutStream(PassStream):
         held = [block for block in blocks if account.claims(group.pool, block)]
         free = [block for block in blocks if block not in held]
         reason = self.random.choice([MOVE, MOVE, SWAP, DEDUPE, DEDUPE])
-        if any(part.is_ring() for part in self.judge.geometry.groups_of_pool(group.pool)):
-            # no engine shares what is written over
-            reason = self.random.choice([MOVE, SWAP])
-        if reason == DEDUPE:
-            held = [block for block in held if not self.is_named_twice(group, block)]
         pairs: list[int] = []
-        for old in held[: 1 if reason == DEDUPE else self.random.randint(1, 3)]:
+        for old in held[: self.random.randint(1, 3)]:
             new = self.draw_target(group, reason, old, free, blocks)
             taken = pairs if reason == SWAP else pairs[1::2] if reason == MOVE else []
             if new is not None and new not in taken and (reason != SWAP or old not in pairs):
@@ -132,14 +151,6 @@ class LayoutStream(PassStream):
         if self.chance(self.noise):
             pairs += [group.pool.num_blocks, 1]
         return remap(reason, *pairs, own=group.index)
-
-    def is_named_twice(self, group: Group, block: int) -> bool:
-        rows = [
-            request.rows[part.index]
-            for request in self.judge.account.requests.values()
-            for part in self.judge.geometry.groups_of_pool(group.pool)
-        ]
-        return any([entry.block for entry in row].count(block) > 1 for row in rows)
 
     def draw_target(
         self, group: Group, reason: int, old: int, free: list[int], blocks: list[int]
@@ -164,7 +175,6 @@ class LayoutStream(PassStream):
 
     def with_room(self, events: list[Line], rows: list[Line]) -> list[Line]:
         """Mostly as many columns as the schedule asks for, behind what the events have changed."""
-        events = one_deduplication(events)
         after = self.account_after(events)
         for row in rows:
             request = after.requests.get(row["request"])
@@ -203,9 +213,9 @@ class LayoutStream(PassStream):
 
     def draw_slot(self, group: Group, row: DrawnRow, position: int) -> int:
         clipped = group.is_ring() and position + group.window < row.start + row.tokens
-        if clipped or self.chance(self.noise):
-            nothing = -1 if self.pass_name == DRAFT else self.draw_nothing(group)
-            return self.blur(nothing)
+        ahead = self.pass_name == DRAFT and self.chance(0.2)
+        if clipped or ahead or self.chance(self.noise):
+            return self.blur(self.draw_nothing(group))
         return super().draw_slot(group, row, position)
 
     def draw_nothing(self, group: Group) -> int:
@@ -292,3 +302,53 @@ def draw_layouts(seed: int, steps: int = 8) -> list[Line]:
     for _ in range(steps):
         stream.draw_step()
     return stream.lines
+
+
+def draw_ring_turns(seed: int, steps: int = 60) -> list[Line]:
+    """A request whose count goes back and forth, by steps of which not all are sure: what its
+    rings hold is written in many pieces. Of a plan only the starts of its rows are shown."""
+    random = Random(seed)
+    groups = [
+        ring_group("table", random.choice([1, 3, 4, 6, 9, 14, 24]), id=index, max_columns=0)
+        for index in range(random.choice([1, 1, 2]))
+    ]
+    flags, length = random.choice([0, ASYNC]), random.choice([0, 0, 48])
+    line = engine(*groups, flags=flags, max_model_len=length)
+    first = random.choice([0, 0, 7])
+    judge = Judge(read_geometry(line))
+    lines = [line]
+
+    def add(record: Line) -> None:
+        lines.append(record)
+        judge.feed(read_record(record))
+
+    often = random.choice([0.1, 0.3, 0.7])
+    # from some step on it goes no further: what it reads is older than its latest 16 runs
+    stays_at = random.choice([steps, steps // 3])
+    events = admit(1, *[list(range(1 + 6 * index, 7 + 6 * index)) for index in range(len(groups))])
+    events[0].update(first=first, count=first)
+    for number in range(1, steps + 1):
+        request = judge.account.requests.get(1)
+        low, count = (request.low, request.count) if request is not None else (first, first)
+        in_place = number > stays_at
+        if number > 1:
+            events = []
+            if in_place or random.random() < often:
+                back = random.randint(0, min(count, random.choice([2, 30])))
+                back = min(count, random.choice([1, 1, 1, 2])) if in_place else back
+                events.append(event("rollback", 1, count=back))
+                low, count = max(low - back, 0), max(count - back, 0)
+            if random.random() < 0.03:
+                kind, own = random.choice(["truncate", "replace"]), random.randrange(len(groups))
+                blocks = [1 + 6 * own] if kind == "replace" else []
+                events.append(event(kind, 1, own, first=random.randrange(8), blocks=blocks))
+        computed = random.choice([count, count, count, low, random.randint(min(low, count), count)])
+        tokens = 1 if in_place else random.choice([1, 1, 1, 2, 5, 11])
+        add(begin(number, events, [scheduled(1, tokens, computed)]))
+        assert judge.step is not None
+        told = judge.step.scheduled[1]
+        start = random.randint(told.start_low, told.start_high)
+        add(plan(number, [1], [0, tokens], [start + tokens]))
+        flags = random.choice([0] * 8 + [END_ABANDONED, END_NO_FORWARD])
+        add(end(number, flags if random.random() < 2 * often else 0))
+    return lines

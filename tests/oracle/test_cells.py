@@ -219,12 +219,38 @@ def test_the_count_is_that_of_the_longest_row():
     assert counts(5, *both) == [(902, None, 1, 5)]
 
 
-def test_columns_that_are_bound_ahead_count():
-    """Of the row's 8 columns 6 were computed; the last is erased."""
+def test_columns_that_are_bound_ahead_do_not_count():
+    """Of the row's 8 columns 6 were computed."""
     ahead = [*ran(), binds(2, append(1, 17, 18)), end(2)]
-    assert codes(*ahead, begin(3, [erase(1, 7, 1)], [scheduled(1, 1, 7)])) == [(204, 0, 1, 7)]
-    result = codes(*ahead, begin(3, [erase(1, 7, 1)], [scheduled(1, 1, 6)]))
-    assert result == [(904, None, 1, 6)]
+
+    def counts(computed, *events):
+        return codes(*ahead, begin(3, [*events, append(1, 19)], [scheduled(1, 1, computed)]))
+
+    assert counts(6, erase(1, 7, 1)) == counts(6, erase(1, 1, 1)) == []
+    assert counts(7, erase(1, 7, 1)) == counts(7, erase(1, 1, 1)) == [(902, None, 1, 7)]
+    assert counts(5, erase(1, 5, 1)) == []
+    assert counts(6, erase(1, 5, 1)) == [(902, None, 1, 6)]
+    # where they stand afterwards does not matter: the two take the place of 11 and 5
+    assert counts(6, rebase(1, 6, 2, -4)) == []
+    # to the next event they are what was counted
+    assert counts(4, rebase(1, 6, 2, -4), erase(1, 4, 2)) == []
+    further = counts(5, rebase(1, 6, 2, -4), erase(1, 4, 2))
+    assert further == [(204, 0, 1, 5), (902, None, 1, 5)]
+
+
+def test_columns_that_have_moved_count_where_they_are():
+    def counts(computed, *events):
+        told = [*events, append(1, 12, 13)]
+        return codes(*ran(), begin(2, told, [scheduled(1, 1, computed)]))
+
+    up = rebase(1, 4, 2, 3)
+    assert counts(9, up) == []
+    assert counts(10, up) == [(902, None, 1, 10)]
+    # of those that a record moves twice the last place
+    assert counts(7, up, rebase(1, 7, 2, -2)) == []
+    # without one there is nothing
+    assert counts(0, erase(1, 0, 6)) == []
+    assert counts(1, erase(1, 0, 6)) == [(902, None, 1, 1)]
 
 
 def test_open_outcomes_are_forgotten():
@@ -232,14 +258,14 @@ def test_open_outcomes_are_forgotten():
     cells = [*SIX, 17, 18]
     first = [begin(1, admit(1, cells), [scheduled(1, 6, 0, 2)]), end(1)]
 
-    def later(rejected, *events):
-        rows = [begin(2, list(events), []), end(2), outcome(1, (1, rejected))]
-        next_ = begin(3, [], [scheduled(1, 1, 8)])
+    def later(computed, *events):
+        rows = [begin(2, list(events), []), end(2), outcome(1, (1, 0))]
+        next_ = begin(3, [], [scheduled(1, 1, computed)])
         return found(judge(*first, *rows, next_, geometry_line=line))
 
-    # 8 columns are left; the outcome has no effect
-    assert later(2, erase(1, 1, 1)) == [(204, 0, 1, 8)]
-    assert later(2) == [(204, 0, 1, 8), (902, None, 1, 8)]
+    # the tokens that are certain are left; the outcome has no effect
+    assert later(6) == later(4, erase(1, 1, 1)) == []
+    assert later(6, erase(1, 1, 1)) == [(902, None, 1, 6)]
 
 
 def test_what_is_known_of_the_tokens_ends():
@@ -311,10 +337,16 @@ def test_holes_move_as_holes():
     assert codes(*ran(), binds(2, *events, *admit(2, [7, 3]))) == []
 
 
-def test_the_whole_range_is_cleared():
-    """Also where no column moves to: the range reaches beyond the row."""
-    assert decode(rebase(1, 4, 100, -3), cells=[7, 0, 9]) == []
-    assert codes(*ran(), binds(2, rebase(1, 4, 100, -3), *admit(2, [3, 11, 5]))) == []
+def test_a_range_ends_with_the_row():
+    """Cleared is as much as moves, whatever the count says."""
+    for count in (2, 3, 100):
+        assert decode(rebase(1, 4, count, -3), cells=[7, 0, 9, 5]) == []
+    held = [rebase(1, 4, 100, -3), *admit(2, [3, 11])]
+    assert codes(*ran(), binds(2, *held)) == []
+    held = [rebase(1, 4, 100, -3), *admit(2, [5])]
+    assert codes(*ran(), binds(2, *held)) == [(601, 0, 2, 0)]
+    # behind the row there is nothing to move
+    assert decode(rebase(1, 6, 3, -4), rebase(1, 9, 3, -4), cells=SIX) == []
 
 
 def test_columns_that_would_stand_nowhere():
@@ -350,7 +382,7 @@ def test_homes_move_along():
 
 def test_homes_move_at_once():
     """A cell that a row names twice moves from its home once."""
-    twice = [begin(1, admit(1, [7, 3, 7, 5]), []), end(1)]
+    twice = ran(4, [7, 3, 7, 5])
     events = [rebase(1, 0, 4, 2), event("finish", 1)]
     assert codes(*twice, binds(2, *events, *admit(2, [1, 2, 7], first=3))) == [(203, 0, 1, 2)]
 

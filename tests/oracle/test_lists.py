@@ -133,14 +133,15 @@ def test_another_encoding_is_malformed():
 
 def test_when_a_group_counts_as_shown():
     slots = written(Row(1, BLOCKS, 0, 5))
-    without_offsets = csr_plan([[1, 2]], slots)
-    without_offsets["reads"]["indptr"] = None
-    assert gaps(without_offsets) == {"table-not-presented": {1}}
-    # FLAT without an entry needs no offsets; with one it does
+    # FLAT without an entry needs no offsets
     assert gaps(flat_plan(None, slots), flat_group()) == {}
+    # with one it does, as CSR does: which row reads it is not said
     with_entries = flat_plan([[4, 5, 6, 7, 8]], slots)
     with_entries["reads"]["starts"] = None
-    assert gaps(with_entries, flat_group()) == {"table-not-presented": {1}}
+    assert any(name.startswith("malformed") for name in gaps(with_entries, flat_group()))
+    with_entries = csr_plan([[1, 2]], slots)
+    with_entries["reads"]["indptr"] = None
+    assert any(name.startswith("malformed") for name in gaps(with_entries))
     absent = flat_plan(None, slots)
     absent["reads"]["slots"] = None
     assert gaps(absent, flat_group()) == {"table-not-presented": {1}}
@@ -176,9 +177,9 @@ def test_offsets_that_are_no_list(offsets, expected):
 
 
 def test_a_list_that_is_none_is_not_judged_further():
-    # but how long its last page is said to be is
-    assert decode([9, 9], offsets=[0, 3], last=[2]) == [(304, 0, 1, -1)]
-    assert decode([9, 9], offsets=[0, 3], last=[1]) == [(304, 0, 1, -1), (501, 0, 1, 6)]
+    for last in (1, 2):
+        assert decode([9, 9], offsets=[0, 3], last=[last]) == [(304, 0, 1, -1)]
+    assert decode([1, 2], offsets=[0, 2], last=[1]) == [(501, 0, 1, 6)]
 
 
 # Entries
@@ -506,5 +507,7 @@ def test_scaled_slots_that_are_refused(group_line, fields):
 def test_scaled_slots_that_are_malformed():
     with pytest.raises(UnreadableError):
         judge(geometry_line=engine(group(index_scale=2, token_stride=3)))
+    with pytest.raises(UnreadableError):
+        judge(geometry_line=engine(group(slot_base=-1)))
     kept_whole = group(index_scale=2, token_stride=2, flags=GROUP_REPLICATED)
     assert judge(geometry_line=engine(kept_whole, dcp_size=2)).findings == []

@@ -361,9 +361,27 @@ def test_a_row_that_names_it_already():
 def test_what_a_pair_finds_is_as_it_was_before():
     # the row names block 2, which itself becomes 5
     assert told(remap(DEDUPE, 1, 2, 2, 5)) == [(203, 0, 1, 0)]
-    # two columns become one block: neither named it
-    both = told(remap(DEDUPE, 1, 5, 2, 5))
-    assert 203 not in {code for code, *_ in both}
+
+
+def test_columns_are_judged_one_after_another():
+    # two columns become one block: the second finds what the first has become
+    assert (203, 0, 1, 1) in told(remap(DEDUPE, 1, 5, 2, 5))
+    # the first was 1 and is 5: nothing names 1 any more
+    assert 203 not in {code for code, *_ in told(remap(DEDUPE, 1, 5, 2, 1))}
+    # the second is 2 still when the first becomes it, and is 5 afterwards
+    assert [f for f in told(remap(DEDUPE, 1, 2, 2, 5)) if f[0] == 203] == [(203, 0, 1, 0)]
+
+
+def test_another_event_finds_what_the_one_before_has_made():
+    assert (203, 0, 1, 1) in told(remap(DEDUPE, 1, 5), remap(DEDUPE, 2, 5))
+    twice = [remap(DEDUPE, 3, 1), remap(DEDUPE, 1, 5)]
+    assert rows_are((1, [5, 2]), (2, [5, 4]), events=twice) == []
+    # contents are judged at the first column, whichever event came first
+    other = [*known(admit(1, ONE), TOKENS), *known(admit(2, TWO), [7] * 24)]
+    before = [begin(1, other, [scheduled(1, 8, 0), scheduled(2, 8, 0)]), end(1)]
+    for events in ([remap(DEDUPE, 3, 1), remap(DEDUPE, 4, 2)], [remap(DEDUPE, 4, 2, 3, 1)]):
+        assert told(*events, before=before) == [(801, 0, 2, 0)]
+        assert told(*reversed(events), before=before) == [(801, 0, 2, 0)]
 
 
 def test_a_column_that_is_still_written():
@@ -434,6 +452,8 @@ def test_a_ring_is_still_written():
         end(1),
     ]
     assert codes(*before, binds(2, remap(DEDUPE, 3, 1)), line=line) == [(601, 0, 2, 0)]
+    # but what the row names already is found as that
+    assert codes(*before, binds(2, remap(DEDUPE, 3, 4)), line=line) == [(203, 0, 2, 0)]
 
 
 # Lists and rings follow

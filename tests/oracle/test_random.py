@@ -7,7 +7,8 @@ import core_bridge
 import pytest
 from hit_streams import draw_hits
 from kvguard_oracle import judge_lines
-from layout_streams import draw_layouts
+from layout_scenario import DEDUPE
+from layout_streams import draw_layouts, draw_ring_turns
 from pass_streams import draw_passes
 from random_streams import draw
 
@@ -33,6 +34,8 @@ NUM_HIT_STREAMS = 1000
 # each has many passes
 NUM_PASS_STREAMS = 100
 NUM_LAYOUT_STREAMS = 150
+# of 60 steps each
+NUM_RING_STREAMS = 100
 STATE_CODES = {1001, 1002, 1003, 1004, 1006}
 PASSES = {"target", "micro-batch", "draft", "cross", "dummy"}
 # whether these are reached where no block is bound twice hangs on the seeds
@@ -53,6 +56,8 @@ def test_the_same_seed_draws_the_same_stream():
     assert draw_passes(5) != draw_passes(6)
     assert draw_layouts(5) == draw_layouts(5)
     assert draw_layouts(5) != draw_layouts(6)
+    assert draw_ring_turns(5) == draw_ring_turns(5)
+    assert draw_ring_turns(5) != draw_ring_turns(6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -100,6 +105,11 @@ def test_passes_reach_what_they_are_drawn_for():
     assert 106 in reached
 
 
+def num_deduplications(line):
+    events = line.get("events", [])
+    return sum(told["kind"] == "remap" and told["value"] == DEDUPE for told in events)
+
+
 def test_layouts_reach_what_they_are_drawn_for():
     reached, drawn = set(), set()
     for seed in range(120):
@@ -109,6 +119,9 @@ def test_layouts_reach_what_they_are_drawn_for():
         events = [told for line in lines for told in line.get("events", [])]
         drawn |= {(told["kind"], told["value"]) for told in events if told["kind"] == "remap"}
         drawn |= {told["kind"] for told in events}
+        drawn |= {"more than one DEDUPE" for line in lines if num_deduplications(line) > 1}
+        if "ring" in {part["kind"] for part in lines[0]["groups"]}:
+            drawn |= {"DEDUPE beside a ring" for line in lines if num_deduplications(line)}
         reached |= {finding.code for finding in judge_lines(lines).findings}
     lists = {("full", "csr"), ("full", "flat"), ("ring", "table"), ("ring", "flat")}
     assert drawn >= {
@@ -116,9 +129,19 @@ def test_layouts_reach_what_they_are_drawn_for():
         "cells",
         "erase",
         "rebase",
+        "more than one DEDUPE",
+        "DEDUPE beside a ring",
         *(("remap", reason) for reason in (1, 2, 3)),
     }
-    assert reached >= {203, 301, 302, 303, 304, 403, 406, 501, 601, 602, 701, 803, 804, 1202, 1204}
+    assert reached >= {203, 301, 302, 303, 304, 403, 406, 501, 601, 602, 803, 804, 1202, 1204}
+
+
+def test_rings_that_turn_reach_what_is_gone_and_what_is_not_known():
+    with_stale = [
+        {finding.code for finding in judge_lines(draw_ring_turns(seed)).findings} >= {701}
+        for seed in range(20)
+    ]
+    assert {True, False} == set(with_stale)
 
 
 def differences(lines):
@@ -154,4 +177,10 @@ def test_both_judges_agree_on_passes():
 @needs_library
 def test_both_judges_agree_on_layouts():
     found = {seed: differences(draw_layouts(seed)) for seed in range(NUM_LAYOUT_STREAMS)}
+    assert {seed: sentences for seed, sentences in found.items() if sentences} == {}
+
+
+@needs_library
+def test_both_judges_agree_on_rings_that_turn():
+    found = {seed: differences(draw_ring_turns(seed)) for seed in range(NUM_RING_STREAMS)}
     assert {seed: sentences for seed, sentences in found.items() if sentences} == {}

@@ -44,7 +44,7 @@ from scenario import (
 
 ONE, TWO = [1, 2], [3, 4]
 TRASH = 80
-ABANDONED = 2
+NO_FORWARD, ABANDONED = 1, 2
 
 
 def codes(*records, line=None, **fields):
@@ -298,56 +298,6 @@ def test_no_entry_at_all():
         first = ran(8) if start else []
         events = [] if start else admit(1, ONE)
         assert codes(*first, *step(2, events, [row], part)) == expected
-
-
-# read-stale
-
-
-def back(computed, to, number=5):
-    """What a decode at `to` finds after so many tokens, all but those behind `to` given back."""
-    row = Row(1, ONE, to, 1)
-    taken = event("rollback", 1, count=computed - to)
-    return codes(*ran(computed), *step(number, [taken], [row], ring([row])))
-
-
-@pytest.mark.parametrize(
-    ("computed", "to", "expected"),
-    [
-        (8, 4, []),
-        # nothing was written over: the ring turned just once
-        (8, 1, []),
-        # position 3 stands where 11 did
-        (12, 12, []),
-        (12, 11, []),
-        (12, 10, [(701, 0, 1, 3)]),
-        (12, 5, [(701, 0, 1, 0)]),
-        # nothing is read
-        (12, 0, []),
-    ],
-)
-def test_a_count_that_went_back(computed, to, expected):
-    assert back(computed, to) == expected
-
-
-def test_what_an_abandoned_step_may_have_written_counts():
-    row = Row(1, ONE, 8, 1)
-    again = step(3, [], [row], ring([row]))
-    lost = [begin(2, [], [scheduled(1, 1, 8)]), end(2, ABANDONED)]
-    assert codes(*ran(8), *lost, *again) == []
-    lost = [begin(2, [], [scheduled(1, 2, 8)]), end(2, ABANDONED)]
-    assert codes(*ran(8), *lost, *again) == [(701, 0, 1, 1)]
-
-
-def test_one_for_the_row_whatever_is_shown():
-    taken = event("rollback", 1, count=4)
-    row = Row(1, ONE, 8, 1)
-    for parts in ([], [ring([row])]):
-        lines = [*ran(12), *step(2, [taken], [row], *parts)]
-        assert codes(*lines) == [(701, 0, 1, 1)]
-    # of a row with tokens
-    empty = shown(2, [Row(1, ONE, 8, 0)], lengths=[9])
-    begun = begin(2, [taken], [scheduled(1, 1, 8)])
-    assert codes(*ran(12), begun, empty, end(2)) == [(104, None, 1, -1)]
 
 
 # Columns of tokens

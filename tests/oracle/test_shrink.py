@@ -140,6 +140,28 @@ def test_blocks_of_lists_are_renumbered():
     assert moved["reads"]["indices"]["values"] == [2, 3]
 
 
+def test_slots_that_lie_apart_are_renumbered():
+    """Blocks 12 slots apart from slot 100 on: block 9 begins at 208, block 1 at 112."""
+    scaled = {"index_scale": 3, "token_stride": 2, "slot_base": 100}
+    # a token, one between two, and what lies before every block
+    row = Row(1, [9], 0, 3, listed=[208, 99, -1], slots=[210, 211, -1])
+    for encoding, show, part in (("flat", flat, "slots"), ("csr", csr, "indices")):
+        line = list_engine(encoding, table_unit="slot", **scaled)
+        program = [line, begin(1, admit(1, [9]), []), shown(1, [row], show([row]))]
+        moved = edits.compacted_blocks(program, 0)[2]["groups"][0]
+        assert moved["slots"]["values"] == [114, 115, -1]
+        assert moved["reads"][part]["values"] == [112, 99, -1]
+    # entries that are no slots are not scaled
+    row = Row(1, [9], 0, 3, listed=[9], slots=[208, 210, 212])
+    program = [
+        list_engine("csr", **scaled),
+        begin(1, admit(1, [9]), []),
+        shown(1, [row], csr([row])),
+    ]
+    moved = edits.compacted_blocks(program, 0)[2]["groups"][0]
+    assert (moved["slots"]["values"], moved["reads"]["indices"]["values"]) == ([112, 114, 116], [1])
+
+
 def list_engine(encoding, trash=-1, **fields):
     described = flat_group() if encoding == "flat" else list_group()
     return engine({**described, **fields}, pools=[pool_line(num_blocks=20, write_trash=trash)])

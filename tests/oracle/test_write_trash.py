@@ -5,8 +5,8 @@ Blocks of 4 tokens, 20 of them; block 0 is null. Request 1 has the blocks 1 and 
 beyond the pool.
 """
 
-from layout_scenario import Row, engine, step
-from scenario import admit, begin, end, found, group, group_plan, judge, plan, pool
+from layout_scenario import Row, engine, shown, step
+from scenario import admit, begin, end, found, group, group_plan, judge, plan, pool, scheduled
 
 ONE, TRASH = [1, 2], 80
 
@@ -49,8 +49,9 @@ def test_tokens_on_the_trash():
     # beyond the pool, in the null block, or in a block
     for trash in (TRASH, 2, 78):
         assert full_step([4, trash, 6], trash=trash) == [(403, 0, 1, 1)]
-    # in the very place of the token too
-    assert full_step([4, 5, 6], trash=5) == [(403, 0, 1, 1)]
+    # but in the very place of the token
+    assert full_step([4, 5, 6], trash=5) == []
+    assert full_step([5, 4, 6], trash=5) == [(401, 0, 1, 1), (403, 0, 1, 0)]
     # two of them are not written twice
     assert full_step([4, TRASH, TRASH]) == [(403, 0, 1, 1)]
     assert full_step([4, 9, 9], trash=-1) == [(401, 0, 1, 1), (405, 0, 1, 2)]
@@ -99,3 +100,23 @@ def test_prefill_ranks_and_trash():
     # what is of nobody is the pad slot alone
     assert shows(7, 4, -1, 5, 6, TRASH) == [(406, 0, 0, 5)]
     assert shows(7, TRASH, -1, 5, 6, -1) == [(403, 0, 1, 0)]
+
+
+def test_draft_passes_on_the_trash():
+    """As right as the pad slot, whatever is bound; request 1 has the positions 0 to 7."""
+
+    def drafted(slot, trash=TRASH, start=5):
+        row, own = Row(1, ONE, 0, 5), Row(1, ONE, start, 1)
+        target = shown(1, [row], group_plan([ONE], [4, 5, 6, 7, 8], columns=2))
+        # pass 1 stands behind the target, pass 4 three tokens on
+        part, index = group_plan([ONE], [slot], columns=2), start - 4
+        draft = shown(1, [own], part, pass_name="draft", pass_index=index)
+        began = begin(1, admit(1, ONE), [scheduled(1, 5, 0)])
+        return codes(began, target, draft, end(1), line=full_engine(trash))
+
+    for trash in (TRASH, 2, 9, 30):
+        assert drafted(trash, trash) == drafted(-1, trash) == drafted(9, trash) == []
+        assert drafted(trash, trash, start=8) == drafted(-1, trash, start=8) == []
+    assert drafted(TRASH, trash=-1) == [(404, 0, 1, 5)]
+    assert drafted(30, trash=-1) == [(401, 0, 1, 5)]
+    assert drafted(30, trash=-1, start=8) == [(401, 0, 1, 8)]
