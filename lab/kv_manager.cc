@@ -323,7 +323,8 @@ void KvManager::EnterCache(Request* request, int32_t num_computed, bool has_draf
            (num_computed % size != 0 || num_computed > request->num_tokens()))) {
         continue;
       }
-      for (int32_t j = std::max(0, first); j < valid / size; ++j) {
+      for (int32_t j = std::max(0, first);
+           j < std::min(valid / size, static_cast<int32_t>(request->blocks[g].size())); ++j) {
         const int32_t id = request->blocks[g][Ix(j)];
         if (id != kNullBlock) entering_.push_back({id, KeyOf(*request, g, j)});
         request->cached_columns[g] = j + 1;

@@ -241,6 +241,9 @@ template void Runner::BreakCross<int64_t>(size_t group, std::vector<int64_t>* sl
 
 // Between the last look at the plan and the kernels that use it.
 void Runner::BreakForward(const InFlight& step) {
+  if (!faults_->Waits(FaultKind::kPlanChangedLate) && !faults_->Waits(FaultKind::kMemoryFlips)) {
+    return;
+  }
   const int32_t rows = static_cast<int32_t>(step.rows.size());
   for (int32_t b = 0; b < rows; ++b) {
     const int32_t end = query_start_[Ix(b) + 1];

@@ -404,7 +404,7 @@ void Runner::Judge(InFlight* step) {
 void Runner::ProposeOnDevice(int32_t row) {
   const int32_t* tokens = tokens_.data() + Ix(row) * Ix(config_.max_model_len);
   int32_t* drafts = drafts_.data() + Ix(row) * kMaxDrafts;
-  const int32_t size = counts_[Ix(row)] + 1;
+  const int32_t size = std::min(counts_[Ix(row)] + 1, config_.max_model_len);
   int32_t made = 0;
   for (int32_t i = size - 3; i >= 0 && made == 0; --i) {
     if (tokens[i] != tokens[size - 2] || tokens[i + 1] != tokens[size - 1]) continue;
