@@ -9,6 +9,8 @@ KVGUARD_CACHE=${KVGUARD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kvguard}
 KVGUARD_JOBS=${KVGUARD_JOBS:-$(nproc)}
 KVGUARD_PYTHON=${KVGUARD_PYTHON:-python3}
 export KVGUARD_CACHE KVGUARD_JOBS KVGUARD_PYTHON
+# A build folder that the caller names is found from every folder that a test works in.
+[ -z "${KVGUARD_BUILD:-}" ] || { KVGUARD_BUILD=$(realpath "$KVGUARD_BUILD"); export KVGUARD_BUILD; }
 
 say() { printf '%s: %s\n' "${KVGUARD_SCRIPT:-kvguard}" "$*" >&2; }
 die() { say "$*"; exit 1; }
