@@ -205,7 +205,7 @@ LISTS = {
 def rings(*rows, first=6, columns=ONE, **fields):
     """A prefill of 6 (or as said), then these rows, a step each."""
     prefill = Row(1, ONE, 0, first)
-    lines = [ring_engine(), *step(1, admit(1, columns), [prefill], ring([prefill]))]
+    lines = [ring_engine(), *step(1, admit(1, columns), [prefill], ring([prefill], **fields))]
     for number, row in enumerate(rows, start=2):
         lines += step(number, [], [row], ring([row], **fields))
     return lines
@@ -324,6 +324,8 @@ RINGS = {
     "ring-list-not-rotated": listing([4, 5, 6, 8, 9, 10, 11, SENTINEL]),
     "ring-list-of-the-whole-window": listing([7, *RIGHT]),
     "ring-list-one-token-too-many": listing([*RIGHT, SENTINEL]),
+    "ring-list-with-another-sentinel": rings(*decodes(6, 10), sentinel=-2),
+    "ring-list-without-the-sentinel": listing([*RIGHT[:7], -2]),
     "ring-list-without-sentinels": listing([*RIGHT[:7], 7]),
     "ring-went-back-twice": went_back_twice(),
     "ring-went-back-too-far": went_back(5),

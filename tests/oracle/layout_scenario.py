@@ -69,12 +69,12 @@ def listed(row, size=SIZE, unit=SIZE, length=None):
     return [entry for k, entry in enumerate(entries) if k not in row.holes]
 
 
-def listed_of_ring(row, window=WINDOW, size=SIZE):
+def listed_of_ring(row, window=WINDOW, size=SIZE, sentinel=SENTINEL):
     """The last positions but one window, then a sentinel for each token of the row."""
     if row.listed is not None:
         return row.listed
     old = [p % window for p in range(max(0, row.start - window + 1), row.start)]
-    return [row.blocks[at // size] * size + at % size for at in old] + [SENTINEL] * row.tokens
+    return [row.blocks[at // size] * size + at % size for at in old] + [sentinel] * row.tokens
 
 
 # what a plan shows
@@ -117,9 +117,10 @@ def flat(rows, own=0, size=SIZE, **fields):
     return flat_plan([listed(row, size, 1) for row in rows], slots, own, **fields)
 
 
-def ring(rows, own=0, window=WINDOW, size=SIZE, trash=PAD, **fields):
+def ring(rows, own=0, window=WINDOW, size=SIZE, trash=PAD, sentinel=SENTINEL):
     slots = [slot for row in rows for slot in written(row, size, window, trash)]
-    return flat_plan([listed_of_ring(row, window, size) for row in rows], slots, own, **fields)
+    lists = [listed_of_ring(row, window, size, sentinel) for row in rows]
+    return flat_plan(lists, slots, own, sentinel=sentinel)
 
 
 def table(rows, own=0):
