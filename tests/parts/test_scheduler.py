@@ -65,7 +65,7 @@ FAULTS: list[tuple[str, str, int, str, int]] = [
     ("hybrid-spec", "block-twice", 601, "proof", 0),
     ("hybrid-spec-async", "rejected-less", 901, "proof", 1),
     ("hybrid-spec-async", "block-missing", 204, "proof", 0),
-    ("connector", "block-twice", 601, "suspicion", 0),
+    ("connector", "block-twice", 601, "proof", 0),
     ("connector", "block-missing", 204, "proof", 0),
     ("connector", "not-taken-back", 901, "proof", 0),
     ("told", "hit-other", 801, "proof", 0),
