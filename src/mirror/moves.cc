@@ -142,6 +142,7 @@ void Mirror::Rebase(Request* request, const geometry::Group& group, int64_t firs
   std::vector<int32_t>& entries = request->rows[group.id].entries;
   // Whole sums stay in range: |by| is at most 2^40 (CheckEvents).
   std::vector<int64_t> taken;
+  std::vector<bool> at_home;  // as it was before any of them moved
   int64_t counted = 0;
   for (int64_t column = first; column < end; ++column) {
     const int64_t to = column + by;
@@ -150,18 +151,23 @@ void Mirror::Rebase(Request* request, const geometry::Group& group, int64_t firs
     if (to < 0 || to >= most) GiveBack(*request, group, column, step);
     taken.push_back(to < 0 || to >= most ? int64_t{KVGUARD_NONE}
                                          : BlockAt(*request, group, column));
+    at_home.push_back(taken.back() >= 0 && InPool(group, taken.back()) &&
+                      BlockOf(group, taken.back()).home == static_cast<uint32_t>(column + 1) &&
+                      BlockOf(group, taken.back()).home_group == group.id);
     SetEntries(request, group, column, KVGUARD_NONE);
   }
+  // A row may be wider than it should be.
+  const int64_t beyond = std::min(end + by, static_cast<int64_t>(entries.size()));
+  for (int64_t column = std::max(most, first + by); column < beyond; ++column)
+    TakeOut(request, group, column, step);
   const int64_t last = std::min(end + by, most);
   if (last > static_cast<int64_t>(entries.size())) entries.resize(static_cast<size_t>(last), -1);
   for (int64_t column = std::max<int64_t>(0, first + by); column < last; ++column) {
     const int64_t block = taken[static_cast<size_t>(column - by - first)];
     GiveBack(*request, group, column, step);
     SetEntries(request, group, column, block);
-    if (!InPool(group, block)) continue;
-    Block& b = TouchBlock(group, block);
-    const auto old = static_cast<uint32_t>(column - by + 1);
-    if (b.home == old && b.home_group == group.id) SetHome(&b, group.id, column);
+    if (at_home[static_cast<size_t>(column - by - first)])
+      SetHome(&TouchBlock(group, block), group.id, column);
   }
   // Of the others, those that were counted and are not covered.
   const int64_t others = std::min(request->frontier.valid_low, BoundBlocks(*request, group));

@@ -48,7 +48,11 @@ bool JudgeRings(Context& context, uint64_t b) {
   const mirror::Request& request = context.mirror->at(row.request);
   bool good = true;
   for (const geometry::Group& group : context.layout().groups) {
-    if (!group.IsRing() || !IsJudgedIn(context.plan->pass, group)) continue;
+    if (!group.IsRing()) continue;
+    if (!IsJudgedIn(context.plan->pass, group)) {
+      good = false;  // not looked at
+      continue;
+    }
     int64_t position = group.FirstInRing(row.start);
     while (position < row.start && !mirror::Mirror::IsOverwritten(request, group, position))
       ++position;

@@ -77,7 +77,8 @@ void JudgeSend(Context& context, const Request& request, const Transfer& send) {
     // In a windowed group the null block stands for a column that is not kept.
     bool held = group.Forgets() && block == context.layout().PoolOf(group).null_block;
     const int64_t bound = context.mirror->BoundBlocks(request, group);
-    for (int64_t column = 0; column < bound && !held; ++column)
+    const bool is_hole = group.cells && block < 0;
+    for (int64_t column = 0; column < bound && !held && !is_hole; ++column)
       held = context.mirror->BlockAt(request, group, column) == block;
     if (held) continue;
     kvguard_finding& finding = Emit(context, kTransferMisplaced);
