@@ -291,10 +291,15 @@ void Mirror::NoteSampled(Request* request, uint64_t step) {
                  : request->start + request->num_tokens - request->num_drafts});
 }
 
+void Mirror::OthersWritten(Request* request, bool abandoned) {
+  if (layout_->has_states) StatesWritten(request, abandoned);
+  if (layout_->has_rings) RingsWritten(request, abandoned);
+  if (layout_->has_cross && !abandoned) request->encoder_written = true;
+}
+
 void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
   const bool forgets = layout_->forgets;
-  const bool states = layout_->has_states;
-  const bool encoders = layout_->has_cross && !abandoned;
+  const bool others = layout_->has_states || layout_->has_rings || layout_->has_cross;
   for (const uint32_t index : scheduled_) {
     Request& request = requests_[index];
     if (request.key == 0 || request.scheduled_serial != serial_) continue;
@@ -302,9 +307,7 @@ void Mirror::EndStep(uint64_t step, bool forward, bool abandoned) {
     if (!forward) continue;
     if (request.chain.active()) NoteSampled(&request, step);
     if (!lost_.empty()) ContentWritten(request);
-    if (states) StatesWritten(&request, abandoned);
-    if (layout_->has_rings) RingsWritten(&request, abandoned);
-    if (encoders) request.encoder_written = true;
+    if (others) OthersWritten(&request, abandoned);
     if (request.start != KVGUARD_NONE) {
       f.valid_low = f.valid_high = request.start;
       Settle(&request);

@@ -268,8 +268,6 @@ class Mirror {
     }
     block->owner = key;
     block->since_step = step;
-    block->loaded_for = 0;
-    block->keeps_load = false;
     block->freed = false;
     block->bound = true;
     block->written = false;
@@ -489,6 +487,8 @@ class Mirror {
   int64_t LastCounted(const Request& request, const geometry::Group& group) const;
   void EndRow(Request* request, const geometry::Group& group, int64_t counted);
   void RingsWritten(Request* request, bool abandoned);
+  // What a step leaves in groups that are not of positions alone.
+  void OthersWritten(Request* request, bool abandoned);
   // Ends the claim of a bound column, if it is one.
   void GiveBack(const Request& request, const geometry::Group& group, int64_t column,
                 uint64_t step);

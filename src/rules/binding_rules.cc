@@ -125,11 +125,15 @@ void BindOne(Context& context, Request& request, const Group& group, int64_t blo
       JudgeFreshOwner(context, request, group, column, block);
     if (b.pins_in + b.pins_out > 0) JudgePinned(context, request, group, column, block);
     if (b.lost) mirror.SetLost(group, block, false);
-    const bool filled = b.loaded_for == request.key && !b.bound && b.home != 0 &&
+    const bool loaded = b.loaded_for != 0 || b.keeps_load;
+    const bool filled = loaded && b.loaded_for == request.key && !b.bound && b.home != 0 &&
                         mirror::Mirror::IsAtHome(b, group.id, column);
     mirror::Mirror::ClaimFresh(&b, request.key, context.step);
     mirror::Mirror::SetHome(&b, group.id, column);
-    b.keeps_load = filled;
+    if (loaded) {
+      b.loaded_for = 0;
+      b.keeps_load = filled;
+    }
   }
   if (*stamp != 0 && group.Needs(column, request.frontier.valid_high)) b.stamp = *stamp;
   mirror.Push(&request, group, block, context.step);

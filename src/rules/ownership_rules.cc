@@ -49,11 +49,11 @@ void JudgeWriters(Context& context, const mirror::Request& request) {
     const Group::Columns written = mirror::Mirror::WrittenBy(request, group);
     const int64_t last = std::min(bound - 1, written.last);
     for (int64_t column = written.first; column <= last; ++column) {
-      if (written.Skips(column)) continue;
+      if (!group.plain && written.Skips(column)) continue;
       const int64_t block = context.mirror->BlockAt(request, group, column);
       if (!context.mirror->InPool(group, block) ||
           block == context.layout().PoolOf(group).null_block ||
-          !context.mirror->IsClaimed(request, group, column)) {
+          (!group.plain && !context.mirror->IsClaimed(request, group, column))) {
         continue;
       }
       if (IsRecomputed(context, request, group, column)) continue;
