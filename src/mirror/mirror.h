@@ -311,6 +311,7 @@ class Mirror {
   const Transfers& transfers() const { return transfers_; }
   Announced& zeroing() { return zeroing_; }
   Announced& copying() { return copying_; }
+  const Announced& copying() const { return copying_; }
   // Adds or ends the pins of a transfer. Ids outside the pool pin nothing.
   void Pin(const Transfer& transfer, int by);
   // Whether any block is pinned by a load or a send.
