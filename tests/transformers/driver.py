@@ -28,7 +28,9 @@ class Run:
     """What came of a run."""
 
     steps: int = 0
-    outputs: dict[str, list[int]] = field(default_factory=dict)  # of requests that ended by themselves
+    outputs: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # of requests that ended by themselves
     partial: dict[str, list[int]] = field(default_factory=dict)
     first_wrong: int | None = None  # the step that gave the first wrong token
     wrong: str | None = None  # its request

@@ -14,6 +14,7 @@ from tests.transformers import environment
 environment.activate()
 
 import torch  # noqa: E402
+
 import transformers  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig  # noqa: E402
 from transformers.generation.configuration_utils import ContinuousBatchingConfig  # noqa: E402

@@ -256,12 +256,14 @@ class Guard:
             result = call(*args, **kwargs)
             for name, (sources, targets) in pairs.items():
                 n = before[name]
-                session.forked(name, sources[n:], targets[n:])
+                session.forked(name, result, sources[n:], targets[n:])
             return result
 
         def of_pool(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             result = call(*args, **kwargs)
-            session.forked(None, *result)
+            session.forked(
+                None, args[1] if len(args) > 1 else kwargs["destination_request_ids"], *result
+            )
             return result
 
         if hasattr(cache, "prepare_fork_request"):

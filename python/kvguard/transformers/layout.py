@@ -152,7 +152,9 @@ def _refuse(processor: Any) -> None:
     if getattr(processor.cache.device, "type", str(cache.device)) != "cpu":
         raise NotArmed(f"plans lie on {cache.device}: they would have to be copied back")
     if _need(ios, "block_table").numel() > 0:
-        raise NotArmed("the block tables of decode batches are not judged (max_blocks_per_request=0)")
+        raise NotArmed(
+            "the block tables of decode batches are not judged (max_blocks_per_request=0)"
+        )
     offload = getattr(_need(processor, "offloading_manager"), "_cpu_pool", None)
     if offload is not None or getattr(processor.offloading_manager, "_cpu_cache", None):
         raise NotArmed("a swap pool on the host is not judged (cpu_offload_space=0)")

@@ -11,10 +11,9 @@ import torch
 
 from kvguard import _core
 from kvguard.errors import KVGuardError
-from kvguard.transformers.layout import Layout
+from kvguard.transformers.layout import FULL, Layout
 from kvguard.transformers.plan import PlanReader, Unreadable
 from kvguard.transformers.tables import Event, Tables
-
 
 
 class Reporter(Protocol):
@@ -45,7 +44,9 @@ class Session:
         self._keys: list[int] = []  # rows of the open step
         self._num_tokens = 0
         self._types = [group.layer_type for group in layout.groups]
-        self._copies: list[tuple[int | None, int, int]] = []  # announced: group, source, target
+        # Announced: the fork, its group where ids are the group's own, source, target.
+        self._copies: list[tuple[str, int | None, int, int]] = []
+        self._loads = 0  # ids that were used
         guard.reset(_core.RESET_ARM)
 
     # --- hooks ---
@@ -73,15 +74,25 @@ class Session:
             self._plan(batch)
         return call(model, batch, *rest)
 
-    def forked(self, layer_type: str | None, sources: list[int], targets: list[int]) -> None:
+    def forked(
+        self, layer_type: str | None, names: list[str], sources: list[int], targets: list[int]
+    ) -> None:
         """The engine has bound blocks for forks, and is about to copy into them.
 
         Args:
             layer_type: of the group, where each has ids of its own.
+            names: of the forks, each of which holds some of the targets.
         """
         try:
             index = None if layer_type is None else self._types.index(layer_type)
-            self._copies += [(index, s, t) for s, t in zip(sources, targets, strict=True)]
+            tables = [
+                group.tables for i, group in enumerate(self.layout.groups) if index in (None, i)
+            ]
+            holders = {
+                block: name for table in tables for name in names for block in table.get(name, ())
+            }
+            for source, target in zip(sources, targets, strict=True):
+                self._copies.append((holders[target], index, source, target))
         except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
             self._fail("fork", error)
 
@@ -105,9 +116,14 @@ class Session:
             state, length = future.state, future.query_length
             lengths.append(length)
             starts[state.request_id] = state.position_offset - length
-        events = self._tables.changes(scheduler.active_requests, scheduler.waiting_requests, starts)
-        if self._copies:
-            events += self._copied()
+        active = scheduler.active_requests
+        events = self._tables.changes(active, scheduler.waiting_requests)
+        admissions = self._tables.admissions(active, starts)
+        if self._copies:  # announced while nobody holds the targets
+            copies, loads = self._copied(starts)
+            events += copies + admissions + loads
+        else:
+            events += admissions
         known = self._tables.known
         keys = [known[name].key if name in known else 0 for name in starts]
         if len(keys) != len(lengths) or not all(keys):
@@ -116,27 +132,42 @@ class Session:
         scheduled = list(zip(keys, lengths, starts.values(), strict=True))
         return self.guard.begin(self._step, events, scheduled)
 
-    def _copied(self) -> list[Event]:
-        """Copies behind forks. They are done where the bytes say so, whatever was called."""
+    def _copied(self, starts: dict[str, int]) -> tuple[list[Event], list[Event]]:
+        """Copies behind forks that are still there. They are done where the bytes say so, whatever
+        was called. A column that counts as computed is told as loaded besides: what stood in its
+        block before is gone."""
         copies, self._copies = self._copies, []
-        bound = [
-            {block for known in self._tables.known.values() for block in known.rows[index]}
-            for index in range(len(self.layout.groups))
-        ]
         events: list[Event] = []
+        loads: list[Event] = []
         for index, group in enumerate(self.layout.groups):
-            pairs = [(s, t) for i, s, t in copies if i in (None, index) and t in bound[index]]
+            page = self.layout.geometry.groups[index].block_size
+            pairs = []
+            for name, only, source, target in copies:
+                known = self._tables.known.get(name)
+                if known is None or only not in (None, index) or target not in known.rows[index]:
+                    continue
+                pairs.append((source, target))
+                column = known.rows[index].index(target)
+                start = starts.get(name, known.state.position_offset)
+                if group.layer_type == FULL and (column + 1) * page <= start:
+                    self._loads += 1
+                    load: Event = {"request": known.key, "group": index, "value": self._loads}
+                    place = {"first": column * page, "count": page}
+                    loads.append(
+                        load | place | {"kind": "load", "blocks": (target - group.first_block,)}
+                    )
+                    loads.append(load | {"kind": "load-done"})
             if not pairs:
                 continue
             done = [
-                pair
-                for pair in pairs
-                if all(torch.equal(view[pair[0]], view[pair[1]]) for view in group.copy_views)
+                (source, target)
+                for source, target in pairs
+                if all(torch.equal(view[source], view[target]) for view in group.copy_views)
             ]
-            for kind, some in (("copy", pairs), ("copy_done", done)):
+            for kind, some in (("copy", pairs), ("copy-done", done)):
                 blocks = [block - group.first_block for pair in some for block in pair]
                 events.append({"kind": kind, "group": index, "blocks": blocks})
-        return events
+        return events, loads
 
     def _plan(self, batch: Any) -> None:
         try:

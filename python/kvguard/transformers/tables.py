@@ -29,13 +29,12 @@ class Tables:
         self.known: dict[str, Known] = {}
         self._next_key = 1
 
-    def changes(self, active: dict[str, Any], waiting: Any, starts: dict[str, int]) -> list[Event]:
-        """The events since the last call, in the order in which they may be applied.
+    def changes(self, active: dict[str, Any], waiting: Any) -> list[Event]:
+        """The events of known requests since the last call, in an order in which they apply.
 
         Args:
             active: the engine's live requests by name.
             waiting: names of the requests that wait to be scheduled.
-            starts: of the requests of this step, how many tokens they had before it.
         """
         events: list[Event] = []
         first = self._groups[0].tables
@@ -52,8 +51,17 @@ class Tables:
                 if known is not None and row != known.rows[index]:
                     event = self._changed(index, group, known, row)
                     (appends if event["kind"] == "append" else events).append(event)
-        events += appends  # what others gave back may be in them
-        for name in first:
+        return events + appends  # what others gave back may be in them
+
+    def admissions(self, active: dict[str, Any], starts: dict[str, int]) -> list[Event]:
+        """The events of requests that were not known; they come behind the changes.
+
+        Args:
+            active: the engine's live requests by name.
+            starts: of the requests of this step, how many tokens they had before it.
+        """
+        events: list[Event] = []
+        for name in self._groups[0].tables:
             if name not in self.known:
                 self._admit(name, active.get(name), starts, events)
         return events
