@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny models with random weights, continuous batching over them, and what plain generate() says."""
+"""Tiny models with random weights, continuous batching over them, and what generate() says."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def model(name: str, **changes: Any) -> Any:
 
 
 def batching(page: int = 8, blocks: int = 64, tokens: int = 64, **more: Any) -> Any:
-    """Continuous batching of so many whole-model blocks of so many tokens. What a release does not
-    know yet is left out."""
+    """Continuous batching over so many blocks of `page` tokens. What a release does not know yet is
+    left out."""
     values = {
         "page_size" if "page_size" in BATCHING else "block_size": page,
         "num_blocks": blocks,
@@ -56,7 +56,7 @@ def batching(page: int = 8, blocks: int = 64, tokens: int = 64, **more: Any) -> 
 
 def generation(new: int = 12, sequences: int = 1) -> GenerationConfig:
     """Greedy, and to the end: an end token would hide what comes behind it. More than one sequence
-    is refused of greedy generation, but forks that say the same as their parent are what is wanted."""
+    is refused of greedy generation, but forks that say what their parent says are wanted here."""
     made = GenerationConfig(max_new_tokens=new, do_sample=False, pad_token_id=0)
     made.num_return_sequences = sequences
     return made

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from kvguard import _core
 from kvguard.geometry import Geometry, Group, Pool
 
@@ -31,7 +33,7 @@ class CacheGroup:
     first_block: int  # the engine's id of the pool's first block
     shares: bool  # whether requests may share blocks of it
     sentinel: int
-    copy_views: list[Any]  # tensors of one row for each block, by the engine's ids
+    copy_views: list[torch.Tensor]  # bytes, one row for each block, by the engine's ids
 
 
 @dataclass(slots=True)
@@ -114,7 +116,8 @@ def _groups(cache: Any) -> tuple[list[Pool], list[Group], list[CacheGroup]]:
         raise NotArmed("unknown layout: PagedAttentionCache has no trash index")
     pools = [Pool(num_blocks=num_blocks, read_trash=read_trash, write_trash=write_trash)]
     tensors = _need(cache, "key_cache", list) + _need(cache, "value_cache", list)
-    views = [tensor.view(num_blocks + 2, -1) for tensor in tensors]
+    # Bytes: what was never written may be no number, and that is not equal to itself.
+    views = [tensor.view(torch.uint8).view(num_blocks + 2, -1) for tensor in tensors]
     places = _need(cache, "layer_index_to_group_indices", dict)
     groups, own = [], []
     for i, manager in enumerate(_need(cache, "group_cache_managers", list)):

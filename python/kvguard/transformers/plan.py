@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -48,11 +49,13 @@ class PlanReader:
         """
         if batch.get("block_table") is not None:
             raise Unreadable("block-table-path")
-        query_start = batch["cu_seq_lens_q"]
+        query_start, all_starts = batch["cu_seq_lens_q"], batch["cu_seq_lens_k"]
         groups: list[dict[str, Any]] = []
         lengths: torch.Tensor | None = None
         for index, group in enumerate(self._groups):
-            starts, reads = batch["cu_seq_lens_k"][group.layer_type], batch["read_index"][index]
+            starts, reads = all_starts, batch["read_index"][index]
+            if isinstance(starts, Mapping):  # up to 5.17 one type of layers has its own alone
+                starts = starts[group.layer_type]
             shown: dict[str, Any] = {
                 "group": index,
                 "slots": array("write_index", batch["write_index"][index]),
