@@ -42,7 +42,7 @@ class Session:
         self._step = 0
         self._open = False
         self._keys: list[int] = []  # rows of the open step
-        self._num_tokens = 0
+        self._lengths: list[int] = []
         self._types = [group.layer_type for group in layout.groups]
         # Announced: the fork, its group where ids are the group's own, source, target.
         self._copies: list[tuple[str, int | None, int, int]] = []
@@ -128,8 +128,9 @@ class Session:
         keys = [known[name].key if name in known else 0 for name in starts]
         if len(keys) != len(lengths) or not all(keys):
             raise RuntimeError("a scheduled request has no table")
-        self._keys, self._num_tokens = keys, sum(lengths)
-        scheduled = list(zip(keys, lengths, starts.values(), strict=True))
+        self._keys, self._lengths = keys, lengths
+        rows = zip(keys, lengths, starts.values(), strict=True)
+        scheduled = [row for row in rows if row[1]]  # a parent waits for its fork without a token
         return self.guard.begin(self._step, events, scheduled)
 
     def _copied(self, starts: dict[str, int]) -> tuple[list[Event], list[Event]]:
@@ -172,7 +173,7 @@ class Session:
     def _plan(self, batch: Any) -> None:
         try:
             verdict = self.guard.plan(
-                self._step, self._reader.read(batch, self._keys, self._num_tokens)
+                self._step, self._reader.read(batch, self._keys, self._lengths)
             )
         except Unreadable as error:
             self._reporter.warn(f"a step is not judged: {error}")
