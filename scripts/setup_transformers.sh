@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: scripts/setup_transformers.sh [RELEASE]
-# Makes the environment of tests/transformers where it is missing (1.2 GB): torch for a CPU and transformers. With a RELEASE, a
-# folder of tests/transformers/releases/RELEASE.txt besides, which a test puts in front on PYTHONPATH. The last line of stdout is
+# Makes the environment of tests/hf where it is missing (1.2 GB): torch for a CPU and transformers. With a RELEASE, a
+# folder of tests/hf/releases/RELEASE.txt besides, which a test puts in front on PYTHONPATH. The last line of stdout is
 # the path of what was asked for: the environment, or that folder. Where nothing is missing it says nothing.
 
 KVGUARD_SCRIPT=setup-transformers
 . "$(dirname "$0")/lib.sh"
 
-pins=$KVGUARD_ROOT/tests/transformers/requirements.txt
+pins=$KVGUARD_ROOT/tests/hf/requirements.txt
 venv=$KVGUARD_CACHE/transformers-$(venv_key "$pins")
 if ! "$venv/bin/python" -c '' 2>/dev/null; then
   rm -rf "$venv"
@@ -29,7 +29,7 @@ if [ $# -eq 0 ]; then
   exit 0
 fi
 
-release=$KVGUARD_ROOT/tests/transformers/releases/$1.txt
+release=$KVGUARD_ROOT/tests/hf/releases/$1.txt
 [ -f "$release" ] || die "there is no $release"
 folder=$KVGUARD_CACHE/transformers-$1-$(venv_key "$pins" "$release")
 if [ ! -d "$folder" ]; then

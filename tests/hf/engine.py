@@ -9,12 +9,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from tests.transformers import environment
+from tests.hf import environment
 
 environment.activate()
 
 import torch  # noqa: E402
-
 import transformers  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig  # noqa: E402
 from transformers.generation.configuration_utils import ContinuousBatchingConfig  # noqa: E402
