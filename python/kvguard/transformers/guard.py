@@ -53,6 +53,7 @@ class Guard:
         self._incident: str | None = None
         self._missing = 0  # outputs that were asked for and never came
         self._status: StatusFile | None = None
+        self._state = "armed"  # "stopped" once the guard is left
 
     # --- answers ---
 
@@ -139,6 +140,7 @@ class Guard:
             for session in self._sessions:
                 self._take_incident(session)
             logger.info("%s", self.report())
+        self._state = "stopped"
         if self._status is not None:
             self._status.stop()
         if error is None:
@@ -331,7 +333,7 @@ class Guard:
                 if isinstance(value, int):
                     counts[name] = counts.get(name, 0) + value
         return {
-            "state": "armed" if self._sessions and not self._reasons else "not_armed",
+            "state": self._state if self._sessions and not self._reasons else "not_armed",
             "reason": "; ".join(self._reasons) or (None if self._sessions else "nothing ran yet"),
             "verdict": self.verdict,
             "action": self._settings.action,
