@@ -57,14 +57,21 @@ kvguard_array ReadArray(const Fields& fields, const char* name) {
 kvguard_group_plan ReadGroupPlan(nb::handle dict, size_t i) {
   const Fields fields(dict, "plan.groups[" + std::to_string(i) + "]");
   fields.RefuseOthers({"group", "slots", "table", "rows", "columns", "row_stride", "seq_lens",
-                       "row_columns", "states_in", "states_out", "states_init"});
+                       "row_columns", "states_in", "states_out", "states_init", "flat_slots",
+                       "flat_starts", "flat_sentinel", "csr_indptr", "csr_indices",
+                       "csr_last_page_len"});
+  const auto encoding = [&fields](kvguard_group_plan& plan, uint32_t reads) {
+    if (plan.encoding != 0)
+      Raise(KVGUARD_ERROR_ARGUMENT, fields.where() + ": reads are shown in one encoding");
+    plan.encoding = reads;
+  };
   auto group = Zeroed<kvguard_group_plan>();
   group.group = fields.U32("group", 0);
   group.slots = ReadArray(fields, "slots");
   group.slots_address = reinterpret_cast<uint64_t>(group.slots.data);
   const kvguard_array table = ReadArray(fields, "table");
   if (table.data != nullptr) {
-    group.encoding = KVGUARD_READ_TABLE;
+    encoding(group, KVGUARD_READ_TABLE);
     kvguard_read_table& reads = group.reads.table;
     reads.data = table.data;
     reads.dtype = table.dtype;
@@ -79,12 +86,38 @@ kvguard_group_plan ReadGroupPlan(nb::handle dict, size_t i) {
                                      ReadArray(fields, "states_out"),
                                      ReadArray(fields, "states_init")};
   if (states.in.data != nullptr || states.out.data != nullptr || states.init.data != nullptr) {
-    if (group.encoding != 0)
-      Raise(KVGUARD_ERROR_ARGUMENT, fields.where() + ": reads are a table or states, not both");
-    group.encoding = KVGUARD_READ_STATE;
+    encoding(group, KVGUARD_READ_STATE);
     group.reads.state = states;
   }
+  // An array of no element is shown all the same: a kernel that reads what it has at hand.
+  const kvguard_array slots = ReadArray(fields, "flat_slots");
+  if (slots.dtype != KVGUARD_DTYPE_NONE) {
+    encoding(group, KVGUARD_READ_FLAT);
+    group.reads.flat = {slots, ReadArray(fields, "flat_starts"), fields.Int("flat_sentinel")};
+    group.reads_address = reinterpret_cast<uint64_t>(slots.data);
+  }
+  const kvguard_array indptr = ReadArray(fields, "csr_indptr");
+  if (indptr.dtype != KVGUARD_DTYPE_NONE) {
+    encoding(group, KVGUARD_READ_CSR);
+    group.reads.csr = {indptr, ReadArray(fields, "csr_indices"),
+                       ReadArray(fields, "csr_last_page_len")};
+    group.reads_address = reinterpret_cast<uint64_t>(group.reads.csr.indices.data);
+  }
   return group;
+}
+
+// (request, num_tokens, num_computed): a step has many of them, and they must cost little.
+kvguard_scheduled ReadScheduledTuple(nb::handle tuple) {
+  if (PyTuple_Size(tuple.ptr()) != 3)
+    Raise(KVGUARD_ERROR_ARGUMENT, "scheduled: (request, num_tokens, num_computed) is wanted");
+  const auto at = [&tuple](Py_ssize_t i) {
+    return ToInt64(PyTuple_GetItem(tuple.ptr(), i), "scheduled");
+  };
+  auto row = Zeroed<kvguard_scheduled>();
+  row.request = static_cast<uint64_t>(at(0));
+  row.num_tokens = at(1);
+  row.num_computed = at(2);
+  return row;
 }
 
 std::vector<uint64_t> ReadKeys(nb::handle list, const std::string& where) {
@@ -248,6 +281,10 @@ nb::dict Guard::Begin(uint64_t step, nb::handle events, nb::handle scheduled) {
   ReadEvents(events, &storage);
   std::vector<kvguard_scheduled> rows;
   for (nb::handle item : nb::borrow<nb::iterable>(scheduled)) {
+    if (PyTuple_Check(item.ptr())) {
+      rows.push_back(ReadScheduledTuple(item));
+      continue;
+    }
     const Fields fields(item, "scheduled[" + std::to_string(rows.size()) + "]");
     fields.RefuseOthers({"request", "num_tokens", "num_computed", "num_drafts"});
     auto row = Zeroed<kvguard_scheduled>();

@@ -134,6 +134,10 @@ NB_MODULE(_core, m) {
   m.attr("STATE_NONE") = static_cast<uint32_t>(KVGUARD_STATE_NONE);
   m.attr("STATE_ALL") = static_cast<uint32_t>(KVGUARD_STATE_ALL);
   m.attr("STATE_ALIGN") = static_cast<uint32_t>(KVGUARD_STATE_ALIGN);
+  m.attr("REMAP_DEDUPE") = static_cast<uint32_t>(KVGUARD_REMAP_DEDUPE);
+  m.attr("REMAP_MOVE") = static_cast<uint32_t>(KVGUARD_REMAP_MOVE);
+  m.attr("REMAP_SWAP") = static_cast<uint32_t>(KVGUARD_REMAP_SWAP);
+  m.attr("EVENT_BINDINGS_LOST") = static_cast<uint32_t>(KVGUARD_EVENT_BINDINGS_LOST);
   m.attr("EVENT_REPLACED") = static_cast<uint32_t>(KVGUARD_EVENT_REPLACED);
 
   vllm::Bind(m);

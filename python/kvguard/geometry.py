@@ -14,6 +14,11 @@ class Pool:
     num_blocks: int
     null_block: int = -1
     kind: str = "pages"
+    read_trash: int = -1
+    write_trash: int = -1
+    arena: int = 0
+    byte_base: int = 0
+    byte_stride: int = 0
 
 
 @dataclass(slots=True)
@@ -30,6 +35,10 @@ class Group:
     retained: int = 0
     num_layers: int = 0
     flags: int = 0
+    encoding: str = "table"
+    window: int = 0
+    index_scale: int = 1
+    slot_base: int = 0
 
 
 @dataclass(slots=True)
