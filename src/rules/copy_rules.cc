@@ -126,6 +126,14 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
   context.coverage->Add(event.group, 0, 0, KVGUARD_FAMILY_COPY, event.num_blocks);
 }
 
+// Whether a copy of this record fills the block behind its zeroing.
+bool IsCopied(const mirror::Mirror& mirror, const Announced::Entry& zero) {
+  const auto& copies = mirror.copying().entries();
+  return std::any_of(copies.begin(), copies.end(), [&zero](const Announced::Entry& copy) {
+    return copy.pool == zero.pool && copy.block == zero.block;
+  });
+}
+
 void JudgeZeroing(Context& context) {
   const mirror::Mirror& mirror = *context.mirror;
   const auto& zeroing = context.mirror->zeroing().entries();
@@ -137,7 +145,7 @@ void JudgeZeroing(Context& context) {
     }
     const mirror::Block& b = mirror.BlockOf(group, entry.block);
     const bool fresh = NewInStep(b, context.step);
-    if (b.claims == 0 || (fresh && !b.keeps_load)) continue;
+    if (b.claims == 0 || (fresh && (!b.keeps_load || IsCopied(mirror, entry)))) continue;
     const auto live = [&](const Request& request, const Group& other, int64_t column) {
       if (other.IsState() || other.IsCross()) return false;
       // What a load had filled for the very column that it is bound in now.

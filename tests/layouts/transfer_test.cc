@@ -104,12 +104,14 @@ Run Failed(int64_t computed) {
 
 // 10 tokens were loaded into blocks 1, 2 and 3 for a or somebody who never came; then a counts
 // them.
-Run LoadedTail(const char* whose, int64_t zeroed) {
+Run LoadedTail(const char* whose, int64_t zeroed, bool copied = false) {
   return [=](Scenario& s) {
     s.Expect("a").Expect("b").Blocks(kLoad, whose, {1, 2, 3}, 7).Step();
     s.Blocks(kLoadDone, "", {}, 7).Step();
     s.Admit("a", {{1, 2, 3, 4}}, 10);
-    s.Blocks(kZero, "", {zeroed}).Blocks(kZeroDone, "", {zeroed}).Schedule("a", 4).Step();
+    s.Blocks(kZero, "", {zeroed}).Blocks(kZeroDone, "", {zeroed});
+    if (copied) s.Blocks(kCopy, "", {9, zeroed}).Blocks(kCopyDone, "", {9, zeroed});
+    s.Schedule("a", 4).Step();
   };
 }
 
@@ -253,6 +255,7 @@ const std::map<std::string, PlantedScenario>& All() {
         }}},
       {"loaded-tail-zeroed", {o, LoadedTail("a", 3)}},
       {"loaded-tail-kept", {o, LoadedTail("a", 4)}},
+      {"loaded-tail-copied", {o, LoadedTail("a", 3, true)}},
       {"loaded-for-another-zeroed", {o, LoadedTail("b", 3)}},
       {"block-zeroed-again-after-failure",
        {o,
