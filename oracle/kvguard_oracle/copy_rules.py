@@ -93,11 +93,20 @@ def judge_zero(account: Account, step: OpenStep, group: Group, block: int) -> li
     if not group.keeps_tokens() or group.pool.is_host():
         return []
     is_fresh = account.is_fresh_in(step.number, group.pool, block)
+    if is_fresh and is_copied_into(step, group, block):
+        return []
     for key in sorted(account.requests):
         positions = valid_positions(account, step, key, group, block, of_a_load=is_fresh)
         if positions:
             return [Finding(ZERO_LIVE, step.number, group.index, key, min(positions))]
     return []
+
+
+def is_copied_into(step: OpenStep, group: Group, block: int) -> bool:
+    """By a COPY of this record; ids belong to the pool."""
+    return any(
+        other.pool.index == group.pool.index and target == block for other, _, target in step.copies
+    )
 
 
 def valid_positions(

@@ -204,6 +204,31 @@ def test_only_the_column_that_was_loaded_is_looked_at():
     assert zeroed_at_admission(other, first=4) == []
 
 
+def test_a_copy_brings_what_a_load_had_filled():
+    def copying(*events, before=(), **fields):
+        return zeroed_at_admission([*loaded(), *before], (3, 5), 6, 2, *events, **fields)
+
+    assert copying(copy(7, 5)) == []
+    assert copying(copy(7, 8, 9, 5)) == []
+    # into another block; out of this one; of another record; only said to be done
+    lost = [(1202, 0, 2, 4)]
+    assert copying(copy(7, 8)) == lost
+    assert copying(copy(5, 8)) == lost
+    assert copying(before=[begin(2, [copy(7, 5)], []), end(2)]) == lost
+    assert copying(copied(7, 5)) == lost
+    # the copy is told behind the ZERO
+    behind = begin(5, [*admit(2, [3, 5], first=6), zero(5), copy(7, 5)], [])
+    assert codes(*loaded(), behind) == []
+    # groups of one pool share ids
+    groups = [group(), group(id=1)]
+    assert copying(copy(7, 5, group=1), groups=groups) == []
+    apart = {"groups": [group(), group(id=1, pool=1)], "pools": [pool(), pool(id=1)]}
+    assert copying(copy(7, 5, group=1), **apart) == lost
+    # a block that is not new is found all the same
+    found_ = codes(*ran(4), begin(2, [zero(3), copy(7, 3)], []))
+    assert (1202, 0, 1, 0) in found_
+
+
 # copy-target-held
 
 
