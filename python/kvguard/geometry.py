@@ -36,7 +36,6 @@ class Group:
     num_layers: int = 0
     flags: int = 0
     encoding: str = "table"
-    window: int = 0
     index_scale: int = 1
     slot_base: int = 0
 

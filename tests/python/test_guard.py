@@ -87,11 +87,11 @@ def test_states_of_a_plan(states_in: int, states_out: int, init: int, found: lis
     assert alone.gaps() == []
 
 
-def test_reads_are_a_table_or_states() -> None:
+def test_reads_are_shown_in_one_encoding() -> None:
     alone = guard(ALIGN)
     alone.begin(1, admit(1, [1, 2, 3], 0, [5]), [row(1, 3, 0)])
     start, lens, table = ints([0, 3]), ints([3]), ints([5])
     group = {"group": 0, "table": table[1], "rows": 1, "columns": 1, "states_in": table[1]}
     plan = {"requests": [1], "num_tokens": 3, "query_start": start[1], "seq_lens": lens[1]}
-    with pytest.raises(_core.Error, match="a table or states"):
+    with pytest.raises(_core.Error, match="shown in one encoding"):
         alone.plan(1, {**plan, "groups": [group]})
