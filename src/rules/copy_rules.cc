@@ -134,14 +134,6 @@ void ApplyCopy(Context& context, const kvguard_event& event) {
   context.coverage->Add(event.group, 0, 0, KVGUARD_FAMILY_COPY, event.num_blocks);
 }
 
-// Whether a copy of this record fills the block behind its zeroing.
-bool IsCopied(const mirror::Mirror& mirror, const Announced::Entry& zero) {
-  const auto& copies = mirror.copying().entries();
-  return std::any_of(copies.begin(), copies.end(), [&zero](const Announced::Entry& copy) {
-    return copy.pool == zero.pool && copy.block == zero.block;
-  });
-}
-
 void JudgeZeroing(Context& context) {
   const mirror::Mirror& mirror = *context.mirror;
   const auto& zeroing = context.mirror->zeroing().entries();
