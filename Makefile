@@ -2,7 +2,7 @@
 # Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-vllm test test-all check-slice check-belief bench fuzz mutate lint lint-all check-newcomer clean help
+.PHONY: build demo demo-vllm test test-all check-slice check-transformers check-belief bench fuzz mutate lint lint-all check-newcomer clean help
 
 build:  ## Build everything; the command is left at build/kvguard
 	@scripts/build.sh build
@@ -23,6 +23,9 @@ test-all:  ## Tier 1, and clang-tidy, sanitizers, fuzzers, wheel and benchmarks
 
 check-slice:  ## The guard on a real vLLM engine, end to end
 	@scripts/check_slice.sh
+
+check-transformers:  ## The guard on Hugging Face transformers, five releases of it
+	@scripts/check_transformers.sh
 
 check-belief:  ## The judge of the judge: an oracle written apart, generated programs, public bugs
 	@scripts/check_belief.sh && scripts/check_parts.sh
