@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard adds to a decode step of 32 requests and about 4,000 read indices, beside a check of
+"""What the guard adds to a decode step of 32 requests and 4,000 read indices, beside a check of
 the same plan in plain Python. Prints medians; compare within one run only."""
 
 from __future__ import annotations
