@@ -2,7 +2,7 @@
 # Entry points. Each does its own set-up first (Debian packages, environments in ~/.cache/kvguard or $KVGUARD_CACHE).
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-vllm test test-all check-slice check-layouts check-belief check-lab bench fuzz mutate lint lint-all check-newcomer clean help
+.PHONY: build demo demo-vllm test test-all check-slice check-layouts check-transformers check-belief check-lab bench fuzz mutate lint lint-all check-newcomer clean help
 
 build:  ## Build everything; the command is left at build/kvguard
 	@scripts/build.sh build
@@ -26,6 +26,9 @@ check-slice:  ## The guard on a real vLLM engine, end to end
 
 check-layouts:  ## Layouts of a real vLLM engine (docs/layouts), healthy and with planted faults
 	@scripts/check_layouts.sh
+
+check-transformers:  ## The guard on Hugging Face transformers, five releases of it
+	@scripts/check_transformers.sh
 
 check-belief:  ## The judge of the judge: an oracle written apart, generated programs, public bugs
 	@scripts/check_belief.sh && scripts/check_parts.sh

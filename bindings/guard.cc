@@ -340,6 +340,16 @@ nb::dict Guard::Outcome(uint64_t step, nb::handle list, nb::handle events) {
   std::vector<kvguard_outcome_row> rows;
   std::vector<std::vector<int64_t>> tokens;
   for (nb::handle item : nb::borrow<nb::iterable>(list)) {
+    if (PyTuple_Check(item.ptr())) {  // (request, token): one sampled, as most rows are
+      if (PyTuple_Size(item.ptr()) != 2)
+        Raise(KVGUARD_ERROR_ARGUMENT, "rows: (request, token) is wanted");
+      auto row = Zeroed<kvguard_outcome_row>();
+      row.request = static_cast<uint64_t>(ToInt64(PyTuple_GetItem(item.ptr(), 0), "rows"));
+      row.num_sampled = 1;
+      rows.push_back(row);
+      tokens.push_back({ToInt64(PyTuple_GetItem(item.ptr(), 1), "rows")});
+      continue;
+    }
     const Fields fields(item, "rows[" + std::to_string(rows.size()) + "]");
     fields.RefuseOthers({"request", "num_sampled", "num_rejected", "tokens"});
     auto row = Zeroed<kvguard_outcome_row>();

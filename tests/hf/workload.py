@@ -47,6 +47,8 @@ class Workload:
         return _plain[key][: self.new]
 
     def run(self) -> Run:
+        for arrival in self.arrivals:  # before the manager gives the model another attention
+            self.expected(arrival.name)
         return drive(
             model(self.name, self.window),
             self.arrivals,

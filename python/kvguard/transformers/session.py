@@ -189,11 +189,10 @@ class Session:
             return
         try:
             batch, tokens, _ = self.processor.inputs_and_outputs.prepare_batch_update()
-            rows = []
-            taken = iter(tokens)
-            for future, key in zip(batch, self._keys, strict=True):
-                if future.has_new_token:
-                    rows.append({"request": key, "num_sampled": 1, "tokens": (next(taken),)})
+            sampled = [
+                key for future, key in zip(batch, self._keys, strict=True) if future.has_new_token
+            ]
+            rows = list(zip(sampled, tokens, strict=False))  # behind them, tokens of no row
             verdict = self.guard.outcome(self._step, rows)
         except Exception as error:  # noqa: BLE001  a bug of ours is not the engine's problem
             self._fail("outcome", error)
